@@ -1,0 +1,64 @@
+"""Enables the Keras fix as soon as Keras is wholly imported. Read by `sitecustomize.py` when Keras is wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+GANG = ("chief", "worker")
+
+
+def spec_of_keras(watch: Any, path: Any, target: Any) -> ModuleSpec | None:
+    """What the finders besides `watch` find, with a loader that enables the fix when Keras has been loaded.
+
+    `watch` stays among the finders until then: a spec may be asked for without anything being loaded.
+    """
+    others = [finder for finder in sys.meta_path if finder is not watch and hasattr(finder, "find_spec")]
+    specs = (finder.find_spec("keras", path, target) for finder in others)
+    spec = next((spec for spec in specs if spec is not None), None)
+    if spec is not None and spec.loader is not None:
+        enable_after(spec.loader, watch)
+    return spec
+
+
+def enable_after(loader: Loader, watch: Any) -> None:
+    """Shadow the loader's `exec_module` for one call: nothing of the loader differs once Keras is there."""
+    load = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        del loader.exec_module
+        load(module)
+        if watch in sys.meta_path:
+            sys.meta_path.remove(watch)
+        if gang_size(os.environ.get("TF_CONFIG")) > 1:
+            try:
+                enable(os.environ["LAUNCH_KERAS_FIX"])
+            except Exception as error:  # whatever is wrong with the fix: the program may not need it
+                watch.say(error)
+
+    loader.exec_module = exec_module  # type: ignore[method-assign]
+
+
+def enable(path: str) -> None:
+    """Load the file of the fix and call its `enable()`."""
+    spec = spec_from_file_location("tf_launch_keras_multiworker", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"LAUNCH_KERAS_FIX names {path}, which is no Python file")
+    fix = module_from_spec(spec)
+    spec.loader.exec_module(fix)
+    fix.enable()
+
+
+def gang_size(tf_config: str | None) -> int:
+    """How many chiefs and workers train together; 0 where `TF_CONFIG` does not tell (TensorFlow will say why)."""
+    try:
+        cluster = json.loads(tf_config or "{}").get("cluster", {})
+        return sum(len(cluster.get(kind, ())) for kind in GANG)
+    except (ValueError, TypeError, AttributeError):
+        return 0

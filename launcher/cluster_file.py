@@ -1,0 +1,138 @@
+"""The cluster file: YAML in, `ClusterFile` out; every mistake named with file:line:column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from launcher.cluster import Task, number_tasks
+from launcher.errors import UsageError
+
+if TYPE_CHECKING:
+    from launcher.value_structures import Entries
+
+LOCALHOST = "localhost"
+DEFAULT_COMMAND = ("python", "-m", "training")
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class PortRange:
+    """The ports that workers may listen on, both ends included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One machine of the cluster and what runs there, with the file's `defaults` already merged in."""
+
+    name: str
+    """`localhost`, or an ssh destination: alias, host, user@host."""
+    tasks: tuple[Task, ...]
+    address: str | None = None
+    """What the other workers dial; None: found out."""
+    gpus: tuple[int, ...] | None = None
+    """Shared out among this host's workers; None: all are visible to each; (): none."""
+    python: str | None = None
+    """What a `python` in front of the command means here; None: the launcher's own on localhost."""
+    workdir: str | None = None
+    env: Mapping[str, str] = field(default_factory=lambda: NOTHING, repr=False)
+    ports: PortRange | None = None
+    hold_ports: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RestartLimits:
+    """How often the whole gang is started again, and how long to wait before the first restart (it doubles)."""
+
+    max_restarts: int = 0
+    backoff: float = 1.0
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """All in seconds."""
+
+    start: float = 120.0
+    """From the first contact with a host until every worker's process has started."""
+    stall: float | None = None
+    """No report of progress from any worker for this long ends the attempt; None: never."""
+    grace: float = 30.0
+    """Between the first signal and SIGKILL while the gang is whole."""
+    failure_grace: float = 2.0
+    """The same once a member of the gang is gone: nobody can save any more."""
+    lease: float = 15.0
+    """An agent that does not hear from the launcher for this long stops its workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ssh:
+    """How ssh hosts are reached, beside the user's own ssh configuration."""
+
+    config: str | None = None
+    connect_timeout: float = 10.0
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """A whole cluster file, checked. The same value stands for `--workers N`, without any file."""
+
+    name: str
+    hosts: tuple[Host, ...]
+    command: tuple[str, ...] = DEFAULT_COMMAND
+    restart: RestartLimits = field(default_factory=RestartLimits)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    ssh: Ssh = field(default_factory=Ssh)
+    collect: tuple[str, ...] = ("checkpoints", "tensorboard", "export")
+    """Names below the chief's output directory."""
+
+
+def local_cluster(workers: int, command: Sequence[str] = DEFAULT_COMMAND, name: str = "local") -> ClusterFile:
+    """What `--workers N` means: N workers on this machine, everything else as in a file that says no more.
+
+    Raises:
+        UsageError: there would be no worker.
+    """
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: a run needs at least 1 worker")
+    (tasks,) = number_tasks([{"worker": workers}])
+    return ClusterFile(name, (Host(LOCALHOST, tasks),), tuple(command))
+
+
+def read_cluster_file(path: Path) -> ClusterFile:
+    """Read and check a cluster file; nothing else is touched.
+
+    Raises:
+        ClusterFileError: with every mistake of the file, each with its line and column.
+    """
+    from launcher.cluster_checks import task_counts
+    from launcher.cluster_keys import read_entries
+
+    file, hosts = read_entries(path)
+    numbered = number_tasks(task_counts(host) or {} for host in hosts)
+    given: dict[str, Any] = {key: file.values[key] for key in ("name", "command", "collect") if key in file.values}
+    return ClusterFile(
+        hosts=tuple(_host(host.values, tasks) for host, tasks in zip(hosts, numbered, strict=True)),
+        restart=RestartLimits(**_section(file, "restart")),
+        timeouts=Timeouts(**_section(file, "timeouts")),
+        ssh=Ssh(**_section(file, "ssh")),
+        **{"name": path.stem, **given},
+    )
+
+
+def _host(values: Mapping[str, Any], tasks: tuple[Task, ...]) -> Host:
+    given = {key: values[key] for key in ("gpus", "python", "workdir", "env", "hold_ports") if key in values}
+    ports = PortRange(*values["ports"]) if "ports" in values else None
+    address = values["address"].strip("[]") if "address" in values else None
+    return Host(values["host"], tasks, address, ports=ports, **given)
+
+
+def _section(file: Entries, key: str) -> Mapping[str, Any]:
+    return file.values[key].values if key in file.values else {}

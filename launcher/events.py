@@ -1,0 +1,176 @@
+"""What happens during a run, as frozen values: the agents' readers make them, the supervisor consumes them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from launcher.cluster import Task
+
+
+@dataclass(frozen=True, slots=True)
+class HostReady:
+    """An agent has started and told what its host is."""
+
+    host: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """The connection to an agent ended, or never came about."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortsReserved:
+    """A host's answer to a reservation: one port a task."""
+
+    host: str
+    ports: Mapping[Task, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationFailed:
+    """A host has no free port where it was asked for one."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    """A worker's process runs."""
+
+    host: str
+    task: Task
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStartFailed:
+    """A worker's process could not be created (no such program, no such directory...)."""
+
+    host: str
+    task: Task
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExited:
+    """A worker's process has ended. `tail` is the end of its log as it stood then."""
+
+    host: str
+    task: Task
+    exit_code: int | None
+    """None: ended by `signal`."""
+    signal: int | None
+    out_of_memory: bool
+    tail: bytes
+
+    @property
+    def succeeded(self) -> bool:
+        """The process said itself that all went well."""
+        return self.exit_code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """The next raw bytes of a worker's log."""
+
+    host: str
+    task: Task
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnded:
+    """A worker's process has ended and all of its log has been shipped."""
+
+    host: str
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressMade:
+    """A worker reported a training step: `line` is the newest of its `LAUNCH_PROGRESS` file, one JSON object."""
+
+    host: str
+    task: Task
+    line: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HostEmpty:
+    """Nothing that this run started is left on the host: no worker, no descendant of one."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesSurvived:
+    """SIGKILL did not end these: they belong to another user, or hang in the kernel."""
+
+    host: str
+    pids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """A task did not do in time what `timeouts.<key>` asks for. Made by the supervisor itself."""
+
+    host: str
+    task: Task
+    key: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The launcher was asked to stop: SIGINT, SIGTERM or SIGHUP."""
+
+    signal: int
+
+
+Event = (
+    HostReady
+    | HostLost
+    | PortsReserved
+    | ReservationFailed
+    | TaskStarted
+    | TaskStartFailed
+    | TaskExited
+    | LogChunk
+    | LogEnded
+    | ProgressMade
+    | HostEmpty
+    | ProcessesSurvived
+    | TimedOut
+    | Interrupted
+)
+
+
+def as_record(event: Event) -> dict[str, Any]:
+    """The event as a JSON object: its type in snake case, tasks as slugs; the bytes of logs are left out."""
+    kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
+    values = {field.name: getattr(event, field.name) for field in fields(event)}
+    if isinstance(event, ProgressMade):
+        values["line"] = event.line.decode("utf-8", "replace")
+    return {"type": kind} | {name: _plain(value) for name, value in values.items() if not isinstance(value, bytes)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Task):
+        return value.slug
+    if isinstance(value, Mapping):
+        return {str(_plain(key)): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    # JSON knows no NaN, and a loss that became NaN is worth keeping.
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,250 @@
+"""How the members of a gang ended, what each end means, and which of them is the root cause. Pure.
+
+A member that dies makes its peers fail within a second, often with a longer traceback than its own. So failures are
+ranked by kind and not by arrival, and a worker that only lost contact with a peer is never named while another is left.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import signal as signals
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from launcher.cluster import Task, chief_of
+from launcher.errors import EXIT_USAGE
+from launcher.events import HostLost, TaskExited, TaskStartFailed, TimedOut
+
+if TYPE_CHECKING:
+    from launcher.traceback_text import Crash
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a member of the gang, or its host, ended."""
+
+    event: TaskExited | TaskStartFailed | HostLost | TimedOut
+    stopped: bool
+    """The launcher had already told the gang to stop: the exit is of our making, the log need not be."""
+
+    @property
+    def bad(self) -> bool:
+        """Anything but a worker that ended well."""
+        return not (isinstance(self.event, TaskExited) and self.event.succeeded)
+
+
+class Kind(enum.IntEnum):
+    """What a failure is; the smaller, the likelier it is what brought the others down."""
+
+    HOST_LOST = 1
+    NOT_STARTED = 2
+    KILLED = 3
+    """By a signal that was not ours, or because memory ran out."""
+    CRASHED = 4
+    """It printed a traceback of its own."""
+    BAD_USAGE = 5
+    """Exit code 2."""
+    EXITED = 6
+    """Another exit code, without a traceback."""
+    STALLED = 7
+    """It stopped making progress, or stopped answering its peers."""
+    LEFT = 8
+    """Exit code 0. It explains a peer's complaint, and is no failure otherwise."""
+    COLLATERAL = 9
+    """It failed because a peer had gone."""
+    STOPPED = 10
+    """The launcher ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One member's end, understood."""
+
+    kind: Kind
+    host: str
+    task: Task | None
+    """None: the host itself."""
+    exit_code: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    stopped: bool = False
+    summary: str = ""
+    """One line: `ValueError: labels out of range`, or why a host was lost."""
+    location: str | None = None
+    """`file:line` of the user's own code."""
+    excerpt: tuple[str, ...] = ()
+    """Of its log: its traceback, or its last lines."""
+    remedy: str | None = None
+    accused: Task | None = None
+    """The peer that it lost contact with, as far as TensorFlow says. `chief 0` also stands for whichever task leads."""
+
+    def same_as(self, other: Failure) -> bool:
+        """Whether both tell of the same trouble, on whichever worker; numbers in the text do not count."""
+        return self._likeness() == other._likeness()
+
+    def _likeness(self) -> tuple[object, ...]:
+        return self.kind, self.exit_code, self.signal, re.sub(r"\d+", "#", self.summary), self.location
+
+
+_CRASH_SIGNALS = frozenset({signals.SIGSEGV, signals.SIGABRT, signals.SIGBUS, signals.SIGFPE, signals.SIGILL})
+_NOT_ITS_OWN = ("KeyboardInterrupt", "SystemExit")
+
+
+def classify(ending: Ending, python: str | None = None) -> Failure:
+    """Understand one end. `python`, the interpreter of that host, is only named in remedies."""
+    from launcher import remedies  # like all that reads a log: late, for no start-up should pay for it
+
+    match ending.event:
+        case HostLost(host, reason):
+            return Failure(Kind.HOST_LOST, host, None, stopped=ending.stopped, summary=reason)
+        case TaskStartFailed(host, task, reason):
+            remedy = remedies.for_text(reason, host, python)
+            return Failure(Kind.NOT_STARTED, host, task, stopped=ending.stopped, summary=reason, remedy=remedy)
+        case TimedOut(host, task, key, limit):
+            return _timed_out(host, task, key, limit)
+        case TaskExited():
+            return _exited(ending.event, ending.stopped, python)
+
+
+def root_cause(failures: Sequence[Failure]) -> Failure | None:
+    """The failure that brought the gang down; None: none did.
+
+    Args:
+        failures: every end of the attempt in order of arrival, also the good ones and those of our making: a worker
+            that the launcher stopped may be the one whose traceback tells.
+    """
+    first = min(failures, key=lambda each: each.kind, default=None)
+    if first is not None and is_conclusive(first):
+        return first
+    complaint = next((each for each in failures if each.kind is Kind.COLLATERAL), None)
+    if complaint is None:
+        return None
+    return _left_early(failures, complaint) or _fallen_silent(failures, complaint)
+
+
+def is_conclusive(failure: Failure) -> bool:
+    """Whether the failure can be the root cause; if not, its peers' ends are worth a moment's wait."""
+    return failure.kind < Kind.LEFT
+
+
+# ---- one end
+def _timed_out(host: str, task: Task, key: str, limit: float) -> Failure:
+    if key == "start":
+        summary = f"its process had not started after {limit:g} s (timeouts.start)"
+        return Failure(Kind.NOT_STARTED, host, task, summary=summary)
+    summary = f"no training step was reported for {limit:g} s (timeouts.{key})"
+    remedy = "a worker may wait for input or for a lock; if steps are only slow, give timeouts.stall more"
+    return Failure(Kind.STALLED, host, task, summary=summary, remedy=remedy)
+
+
+def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
+    from launcher.traceback_text import last_crash, last_lines, log_lines
+
+    plain = Failure(Kind.EXITED, event.host, event.task, event.exit_code, event.signal, event.out_of_memory, stopped)
+    if event.succeeded:
+        return replace(plain, kind=Kind.STOPPED if stopped else Kind.LEFT)
+    lines = log_lines(event.tail)
+    if event.out_of_memory or (not stopped and _signal_of(event) and _signal_of(event) not in _CRASH_SIGNALS):
+        return _killed(replace(plain, excerpt=last_lines(lines)))
+    crash = _telling(last_crash(lines), event, stopped)
+    if crash is not None:
+        return _crashed(plain, crash, python)
+    return _without_traceback(replace(plain, excerpt=last_lines(lines)), python)
+
+
+def _killed(failure: Failure) -> Failure:
+    from launcher import remedies
+
+    remedy = remedies.for_no_memory(failure.host) if failure.out_of_memory else None
+    return replace(failure, kind=Kind.KILLED, remedy=remedy)
+
+
+def _telling(crash: Crash | None, event: TaskExited, stopped: bool) -> Crash | None:
+    """The traceback, if it is what ended the program or what it came to before we ended it."""
+    if crash is None or (stopped and crash.chain[-1].summary.startswith(_NOT_ITS_OWN)):
+        return None
+    if stopped:
+        return None if crash.logged or crash.went_on else crash
+    return crash if crash.ends_log or (event.exit_code == 1 and not crash.logged) or event.signal else None
+
+
+def _crashed(plain: Failure, crash: Crash, python: str | None) -> Failure:
+    """Judged by the exception that came first: a lost peer may be what it led to, or what led to it."""
+    from launcher import collateral, remedies
+
+    first, last = crash.chain[0], crash.chain[-1]
+    if collateral.is_collateral(first.text):
+        kind, told = Kind.COLLATERAL, last
+    else:
+        kind, told = Kind.CRASHED, first if collateral.is_collateral(last.text) else last
+    return replace(
+        plain,
+        kind=kind,
+        summary=told.summary,
+        location=told.location,
+        excerpt=crash.excerpt,
+        remedy=remedies.for_text("\n".join(each.text for each in crash.chain), plain.host, python),
+        accused=collateral.accused(first.text) if kind is Kind.COLLATERAL else None,
+    )
+
+
+def _without_traceback(plain: Failure, python: str | None) -> Failure:
+    from launcher import collateral, remedies
+
+    text = "\n".join(plain.excerpt)
+    if collateral.is_collateral(text):
+        return replace(plain, kind=Kind.COLLATERAL, accused=collateral.accused(text))
+    if plain.stopped:
+        return replace(plain, kind=Kind.STOPPED)
+    if plain.signal is not None or shell_signal(plain.exit_code):
+        return replace(plain, kind=Kind.KILLED, remedy=remedies.for_text(text, plain.host, python))
+    remedy = remedies.for_exit_code(plain.exit_code, plain.host) or remedies.for_text(text, plain.host, python)
+    return replace(plain, kind=Kind.BAD_USAGE if plain.exit_code == EXIT_USAGE else Kind.EXITED, remedy=remedy)
+
+
+def _signal_of(event: TaskExited) -> int | None:
+    return event.signal if event.signal is not None else shell_signal(event.exit_code)
+
+
+def shell_signal(exit_code: int | None) -> int | None:
+    """The signal behind an exit code of 128 + signal, with which a shell passes on the end of its child."""
+    number = (exit_code or 0) - 128
+    return number if number in (signals.SIGABRT, signals.SIGKILL, signals.SIGSEGV, signals.SIGTERM) else None
+
+
+# ---- the gang
+def _left_early(failures: Sequence[Failure], complaint: Failure) -> Failure | None:
+    """A worker that ended well before the first complaint about a peer: it was still needed."""
+    left = [each for each in failures[: failures.index(complaint)] if each.kind is Kind.LEFT]
+    named = next((each for each in left if each.task == complaint.accused), next(iter(left), None))
+    if named is None:
+        return None
+    return replace(
+        named,
+        summary="the others were not done, and failed without it",
+        remedy="every worker must make the same number of steps: repeat the data, or share it out evenly",
+    )
+
+
+def _fallen_silent(failures: Sequence[Failure], first: Failure) -> Failure:
+    """Only complaints: follow them to the member that made none. It ended by our hand, frozen or cut off."""
+    from launcher.collateral import LEADER
+
+    tasks = {each.task: each for each in failures if each.task is not None}
+    seen: list[Failure] = []
+    suspect: Failure | None = first
+    while suspect is not None and suspect.kind is Kind.COLLATERAL and suspect not in seen:
+        seen.append(suspect)
+        accused = suspect.accused
+        leader = chief_of(tasks) if accused == LEADER and accused not in tasks else accused
+        suspect = tasks.get(leader) if leader else None
+    if suspect is None or suspect.kind is not Kind.STOPPED:
+        return first
+    return replace(
+        suspect,
+        kind=Kind.STALLED,
+        summary="it stopped answering the other workers, and was then ended by the launcher",
+        remedy=f"look at {suspect.host}: a stopped or swapped-out process, too much load, or a cut network",
+    )

@@ -1,0 +1,65 @@
+"""The launcher's last words about a failure. Pure."""
+
+from __future__ import annotations
+
+import signal as signals
+
+from launcher.failure import Failure, Kind, shell_signal
+
+
+def report(failure: Failure, log: str | None = None) -> list[str]:
+    """What a person reads last: who, how, the end of its log, where the rest is, what to do."""
+    where = f" ({failure.location})" if failure.location else ""
+    says = f": {failure.summary}{where}" if failure.summary else ""
+    lines = [f"{_who(failure)} {_how(failure)}{says}", *(f"  {line}" for line in failure.excerpt)]
+    if log is not None and failure.task is not None:
+        lines.append(f"Its whole log: {log}")
+    if failure.remedy:
+        lines.append(f"What to do: {failure.remedy}")
+    return lines
+
+
+def _who(failure: Failure) -> str:
+    return f"{failure.task} on {failure.host}" if failure.task else f"host {failure.host}"
+
+
+def _how(failure: Failure) -> str:
+    match failure.kind:
+        case Kind.HOST_LOST:
+            return "was lost"
+        case Kind.NOT_STARTED:
+            return "could not be started"
+        case Kind.STALLED:
+            return "stalled"
+        case Kind.STOPPED:
+            return "was stopped by the launcher"
+        case Kind.KILLED:
+            return _killed_by(failure)
+        case Kind.COLLATERAL:
+            return f"failed because it lost contact with {failure.accused or 'another worker'} ({_exit(failure)})"
+        case Kind.CRASHED if failure.stopped:
+            return "failed before the launcher stopped it"
+        case _:
+            return f"failed ({_exit(failure)})" if failure.exit_code != 0 else "ended too early (exit code 0)"
+
+
+def _killed_by(failure: Failure) -> str:
+    if failure.out_of_memory:
+        return f"was killed by the kernel: out of memory ({_exit(failure)})"
+    known = {
+        signals.SIGKILL: ", not by the launcher; often it is the kernel when memory runs out",
+        signals.SIGTERM: ", not by the launcher: by an administrator, a batch system or a preemption",
+    }
+    number = failure.signal or shell_signal(failure.exit_code)
+    return f"was killed by {_exit(failure)}{known.get(signals.Signals(number), '') if number in known else ''}"
+
+
+def _exit(failure: Failure) -> str:
+    if failure.signal is not None:
+        return _signal_name(failure.signal)
+    from_shell = shell_signal(failure.exit_code)
+    return f"exit code {failure.exit_code}" + (f": {_signal_name(from_shell)}" if from_shell else "")
+
+
+def _signal_name(number: int) -> str:
+    return signals.Signals(number).name if number in signals.valid_signals() else f"signal {number}"

@@ -1,0 +1,197 @@
+"""The launcher's end of one agent: what it says becomes events, what the launcher wants becomes frames."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from launcher import agent, events
+from launcher.cluster import Task
+from launcher.plan import TaskPlan
+
+Inbox = SimpleQueue[events.Event]
+
+PIPE_SIZE = 1 << 20
+"""Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
+READ_SIZE = 1 << 20
+BEATS_PER_LEASE = 5
+GOODBYE = 5.0
+"""Seconds that a local agent and its guard get to end once their work is done."""
+
+
+def receive(inbox: Inbox, timeout: float) -> events.Event | None:
+    """The next event, or None after `timeout` seconds."""
+    try:
+        return inbox.get(timeout=max(0.0, timeout))
+    except Empty:
+        return None
+
+
+class HostConnection:
+    """One agent, from its start to its end. Thread-safe for sending."""
+
+    def __init__(self, name: str, tasks: Iterable[Task], argv: Sequence[str], inbox: Inbox) -> None:
+        self.name = name
+        self._inbox = inbox
+        self._sending = threading.Lock()
+        self._tasks = {task.slug: task for task in tasks}
+        self._complaint = os.memfd_create("agent-stderr")
+        self._closing = False
+        # A session of its own: a Ctrl-C at the terminal is the launcher's to pass on, not the agent's to die of.
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaint,
+            start_new_session=True,
+            bufsize=0,
+        )
+        self._widen_pipes()
+        self._reader = threading.Thread(target=self._read, name=f"agent of {name}", daemon=True)
+        self._reader.start()
+        source = Path(agent.__file__).read_bytes()
+        self._write(b"%08d" % len(source) + source)
+
+    def _widen_pipes(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
+                    fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+
+    # ---- to the agent
+    def hello(self, lease: float) -> None:
+        """Open the conversation; the answer is `HostReady`."""
+        self._send({"do": "hello", "lease": lease})
+
+    def beat(self) -> None:
+        """Renew the lease."""
+        self._send({"do": "beat"})
+
+    def reserve(self, tasks: Iterable[Task], first: int, last: int) -> None:
+        """Ask for a port a task from `first` to `last` (both 0: any). Answer: `PortsReserved`, `ReservationFailed`."""
+        self._send({"do": "reserve", "names": [task.slug for task in tasks], "first": first, "last": last})
+
+    def start(self, plans: Iterable[TaskPlan]) -> None:
+        """Start workers; each answers `TaskStarted` or `TaskStartFailed`, later `TaskExited`."""
+        jobs = [
+            {
+                "task": plan.task.slug,
+                "argv": plan.argv,
+                "env": dict(plan.env),
+                "cwd": plan.workdir,
+                "log": plan.log,
+                "progress": plan.progress,
+            }
+            for plan in plans
+        ]
+        self._send({"do": "start", "jobs": jobs})
+
+    def stop(self, signal: int, grace: float) -> None:
+        """Signal everything the run started on the host (0: nothing); SIGKILL follows after `grace` seconds."""
+        self._send({"do": "stop", "number": signal, "grace": grace})
+
+    def acknowledge(self, task: Task, count: int) -> None:
+        """Tell that `count` more bytes of a task's log are dealt with, so that as many more may come."""
+        self._send({"do": "acknowledge", "task": task.slug, "count": count})
+
+    def _send(self, head: dict[str, Any]) -> None:
+        self._write(agent.encode(head))
+
+    def _write(self, data: bytes) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        view = memoryview(data)
+        with self._sending, contextlib.suppress(OSError, ValueError):  # the reader tells of a lost host
+            while view:
+                view = view[os.write(stdin.fileno(), view) :]
+
+    # ---- from the agent
+    def _read(self) -> None:
+        reason = "the connection closed"
+        try:
+            for head, body in self._frames():
+                if head.get("event") == "error":
+                    reason = head["reason"]
+                else:
+                    self._inbox.put(self._event(head, body))
+        except (OSError, ValueError, KeyError) as error:
+            reason = f"the agent sent something unreadable: {error!r}"
+        self._process.wait()
+        if not self._closing:
+            self._inbox.put(events.HostLost(self.name, self._why(reason)))
+
+    def _frames(self) -> Iterator[tuple[dict[str, Any], bytes]]:
+        stdout = self._process.stdout
+        assert stdout is not None
+        decoder = agent.Decoder()
+        before = b""
+        greeted = False
+        while data := os.read(stdout.fileno(), READ_SIZE):
+            if not greeted:
+                before += data
+                _, greeting, data = before.partition(agent.GREETING)
+                greeted = bool(greeting)
+                if not greeted:
+                    continue
+            yield from decoder.feed(data)
+
+    def _event(self, head: dict[str, Any], body: bytes) -> events.Event:
+        kind = head.pop("event")
+        if kind == "log":
+            return events.LogChunk(self.name, self._tasks[head["task"]], head["offset"], body)
+        if kind == "ready":
+            return events.HostReady(self.name, head)
+        if kind == "reserved":
+            return events.PortsReserved(self.name, {self._tasks[name]: port for name, port in head["ports"].items()})
+        if kind == "reservation_failed":
+            return events.ReservationFailed(self.name, head["reason"])
+        if kind == "empty":
+            return events.HostEmpty(self.name)
+        if kind == "survivors":
+            return events.ProcessesSurvived(self.name, tuple(head["pids"]))
+        return self._task_event(kind, self._tasks[head["task"]], head, body)
+
+    def _task_event(self, kind: str, task: Task, head: dict[str, Any], body: bytes) -> events.Event:
+        if kind == "started":
+            return events.TaskStarted(self.name, task, head["pid"])
+        if kind == "start_failed":
+            return events.TaskStartFailed(self.name, task, head["reason"])
+        if kind == "exited":
+            return events.TaskExited(self.name, task, head["code"], head["signal"], head["out_of_memory"], body)
+        if kind == "log_ended":
+            return events.LogEnded(self.name, task)
+        if kind == "progress":
+            return events.ProgressMade(self.name, task, body)
+        raise ValueError(f"unknown event {kind!r}")
+
+    def _why(self, reason: str) -> str:
+        """What the agent, its Python or ssh said last on stderr, if anything, else `reason`; and how it ended."""
+        said = os.pread(self._complaint, 4096, max(0, os.fstat(self._complaint).st_size - 4096))
+        lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+        code = self._process.returncode
+        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"{lines[-1].strip() if lines else reason} (agent ended with {ended})"
+
+    def close(self) -> None:
+        """End the agent: it stops whatever still runs, and is gone when this returns."""
+        self._closing = True
+        stdin = self._process.stdin
+        assert stdin is not None
+        with self._sending, contextlib.suppress(OSError):
+            stdin.close()
+        try:
+            self._process.wait(GOODBYE)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+            self._process.wait()
+        self._reader.join()
+        os.close(self._complaint)
+        if self._process.stdout is not None:
+            self._process.stdout.close()

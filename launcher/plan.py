@@ -1,0 +1,199 @@
+"""What one attempt starts, as a value: computed without touching anything, printed by `--dry-run`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from launcher.cluster import ClusterSpec, Task, tf_config
+from launcher.cluster_file import ClusterFile, Host
+from launcher.errors import UsageError
+from launcher.redaction import redacted
+
+THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+NO_GPU = "-1"
+
+
+@dataclass(frozen=True, slots=True)
+class KerasFix:
+    """Where the files are that make Keras 3's `Model.fit` work in a worker."""
+
+    bootstrap: str
+    """The directory of our `sitecustomize.py`."""
+    module: str
+    """The path of `keras_multiworker.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostContext:
+    """What a plan must know of one host beside the cluster file."""
+
+    python: str
+    """The Python that `python` means when the file names none."""
+    workdir: str
+    cpus: int
+    output_dir: str
+    run_dir: str
+    """The directory above `attempt-N`."""
+    environment: Mapping[str, str]
+    """The environment that workers inherit."""
+    keras_fix: KerasFix | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """One worker's process: where, what, with which environment."""
+
+    task: Task
+    host: str
+    address: str
+    """`address:port`, as the other workers dial it."""
+    argv: tuple[str, ...]
+    workdir: str
+    env: Mapping[str, str]
+    """What is added to the host's own environment."""
+    log: str
+    """The file on the host that takes the worker's stdout and stderr."""
+    progress: str
+    """The file on the host that the worker may report its steps in, one JSON object a line."""
+
+    def as_record(self) -> dict[str, Any]:
+        """For JSON: secrets are redacted."""
+        return {
+            "task": self.task.slug,
+            "host": self.host,
+            "address": self.address,
+            "argv": list(self.argv),
+            "workdir": self.workdir,
+            "env": redacted(self.env),
+            "log": self.log,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPlan:
+    """One try of the whole gang."""
+
+    attempt: int
+    spec: ClusterSpec
+    tasks: tuple[TaskPlan, ...]
+
+    def on(self, host: str) -> tuple[TaskPlan, ...]:
+        """The part of one host."""
+        return tuple(plan for plan in self.tasks if plan.host == host)
+
+    def as_record(self) -> dict[str, Any]:
+        """For JSON: secrets are redacted."""
+        return {"attempt": self.attempt, "tasks": [plan.as_record() for plan in self.tasks]}
+
+
+def plan_attempt(
+    file: ClusterFile, spec: ClusterSpec, contexts: Mapping[str, HostContext], run_id: str, attempt: int
+) -> AttemptPlan:
+    """What attempt number `attempt` starts: one process a task of `spec`.
+
+    Raises:
+        UsageError: the file asks for what cannot be shared out.
+    """
+    plans = [
+        _plan_task(task, host, contexts[host.name], file.command, spec, run_id, attempt)
+        for host in file.hosts
+        for task in host.tasks
+    ]
+    order = {task: position for position, task in enumerate(spec.tasks)}
+    return AttemptPlan(attempt, spec, tuple(sorted(plans, key=lambda plan: order[plan.task])))
+
+
+def _plan_task(
+    task: Task,
+    host: Host,
+    context: HostContext,
+    command: Sequence[str],
+    spec: ClusterSpec,
+    run_id: str,
+    attempt: int,
+) -> TaskPlan:
+    attempt_dir = f"{context.run_dir}/attempt-{attempt}"
+    progress = f"{attempt_dir}/{task.slug}.progress.jsonl"
+    env = {
+        **_thread_counts(host, context),
+        **_visible_gpus(task, host),
+        **_no_proxy(spec, {**context.environment, **host.env}),
+        "PYTHONUNBUFFERED": "1",
+        **host.env,
+        **_keras_fix(host, context),
+        "TF_CONFIG": tf_config(spec, task),
+        "TF_GRPC_REUSE_PORT": "true",
+        "LAUNCH_RUN_ID": run_id,
+        "LAUNCH_ATTEMPT": str(attempt),
+        "LAUNCH_OUTPUT_DIR": context.output_dir,
+        "LAUNCH_PROGRESS": progress,
+    }
+    return TaskPlan(
+        task=task,
+        host=host.name,
+        address=spec.addresses[task],
+        argv=worker_argv(command, host.python or context.python),
+        workdir=host.workdir or context.workdir,
+        env=env,
+        log=f"{attempt_dir}/{task.slug}.log",
+        progress=progress,
+    )
+
+
+def worker_argv(command: Sequence[str], python: str) -> tuple[str, ...]:
+    """`python ...` means the host's own Python, and `train.py ...` means `python train.py ...`."""
+    program, *arguments = command
+    if program == "python":
+        return (python, *arguments)
+    if program.endswith(".py"):
+        return (python, program, *arguments)
+    return tuple(command)
+
+
+def _thread_counts(host: Host, context: HostContext) -> dict[str, str]:
+    """Several workers on one host would each start a thread for every core, unless the user has set a number."""
+    sharing = len(host.tasks)
+    if sharing == 1 or any(name in host.env or name in context.environment for name in THREAD_COUNTS):
+        return {}
+    return dict.fromkeys(THREAD_COUNTS, str(max(1, context.cpus // sharing)))
+
+
+def _visible_gpus(task: Task, host: Host) -> dict[str, str]:
+    """An equal, contiguous share of the host's GPUs for each task that computes; none for a parameter server."""
+    if host.gpus is None:
+        return {}
+    computing = [each for each in host.tasks if each.type != "ps"]
+    if not host.gpus or task not in computing:
+        return {"CUDA_VISIBLE_DEVICES": NO_GPU}
+    share, left_over = divmod(len(host.gpus), len(computing))
+    if left_over:
+        raise UsageError(
+            f"host {host.name}: gpus {list(host.gpus)} cannot be shared out equally among {len(computing)} workers. "
+            f"MultiWorkerMirroredStrategy needs the same number on each: change `gpus` or the number of workers."
+        )
+    start = computing.index(task) * share
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, host.gpus[start : start + share]))}
+
+
+def _no_proxy(spec: ClusterSpec, environment: Mapping[str, str]) -> dict[str, str]:
+    """Keep gRPC between the workers off a proxy; all other traffic goes on using it.
+
+    gRPC reads `no_grpc_proxy`, and `no_proxy` only where that is not set (grpc `doc/environment_variables.md`).
+    """
+    if not any(environment.get(name) for name in PROXIES):
+        return {}
+    spared = environment.get("no_grpc_proxy") or environment.get("no_proxy") or ""
+    hosts = dict.fromkeys(address.rpartition(":")[0].strip("[]") for address in spec.addresses.values())
+    return {"no_grpc_proxy": ",".join([*filter(None, spared.split(",")), *hosts])}
+
+
+def _keras_fix(host: Host, context: HostContext) -> dict[str, str]:
+    fix = context.keras_fix
+    if fix is None:
+        return {}
+    inherited = host.env.get("PYTHONPATH", context.environment.get("PYTHONPATH", ""))
+    path = ":".join(filter(None, [fix.bootstrap, inherited]))
+    return {"PYTHONPATH": path, "LAUNCH_KERAS_FIX": fix.module}

@@ -1,0 +1,47 @@
+"""What the command line asks for, and the cluster that this means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from launcher.cluster_file import LOCALHOST, ClusterFile, local_cluster, read_cluster_file
+from launcher.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line asks for."""
+
+    cluster: Path | None = None
+    workers: int | None = None
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
+    run_dir: Path = Path("runs")
+    max_restarts: int | None = None
+    dry_run: bool = False
+    as_json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    no_color: bool = False
+    no_keras_fix: bool = False
+
+
+def requested_cluster(request: Request) -> ClusterFile:
+    """The cluster file with the command line's own wishes in it.
+
+    Raises:
+        UsageError: the file has mistakes, or asks for what is not there yet.
+    """
+    file = read_cluster_file(request.cluster) if request.cluster else local_cluster(request.workers or 1)
+    remote = [host.name for host in file.hosts if host.name != LOCALHOST]
+    if remote:
+        raise UsageError(
+            f"host {remote[0]}: hosts other than `{LOCALHOST}` cannot be used yet; they come with the ssh transport"
+        )
+    hosts = tuple(replace(host, env={**host.env, **(request.env or {})}) for host in file.hosts)
+    restart = file.restart
+    if request.max_restarts is not None:
+        restart = replace(restart, max_restarts=request.max_restarts)
+    return replace(file, hosts=hosts, restart=restart, command=request.command or file.command)

@@ -1,0 +1,84 @@
+"""From the command line's wishes to the exit code: which cluster, which hosts, then the run itself."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from launcher import events
+from launcher.cluster_file import ClusterFile
+from launcher.errors import EXIT_DONE
+from launcher.host import Inbox
+from launcher.hosts import Hosts, cluster_spec
+from launcher.request import Request, requested_cluster
+
+if TYPE_CHECKING:
+    from launcher.session import RunResult
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run(request: Request) -> int:
+    """Do what the command line asks; return the exit code.
+
+    Raises:
+        LaunchError: nothing was started, or a host failed before any worker was.
+    """
+    file = requested_cluster(request)
+    if request.dry_run:
+        print(planned(file, request), end="")
+        return EXIT_DONE
+    return launch(file, request).exit_code
+
+
+def planned(file: ClusterFile, request: Request) -> str:
+    """What `--dry-run` prints: the first attempt, with ports that are free now (a real run holds ports of its own)."""
+    from launcher import dry_run
+    from launcher.free_ports import free_ports
+    from launcher.local_host import local_contexts
+    from launcher.plan import plan_attempt
+    from launcher.run_directory import RunDirectory
+
+    spec = cluster_spec(file.hosts, {host.name: free_ports(host) for host in file.hosts})
+    name = RunDirectory.name_for(file.name, datetime.now())
+    contexts = local_contexts(file, request.run_dir.absolute() / name, not request.no_keras_fix)
+    plan = plan_attempt(file, spec, contexts, name, attempt=0)
+    return dry_run.as_json(plan) + "\n" if request.as_json else dry_run.as_text(plan, color=sys.stdout.isatty())
+
+
+def launch(file: ClusterFile, request: Request) -> RunResult:
+    """Run a cluster file to its end: start, watch, stop, restart, and say how it went.
+
+    Raises:
+        LaunchError: nothing was started, or a host failed before any worker was.
+    """
+    inbox: Inbox = SimpleQueue()
+    with signals_into(inbox), Hosts(file.hosts, inbox, file.timeouts.lease) as hosts:
+        # Imported while the agents start: neither waits for the other.
+        from launcher.session import Session
+
+        return Session(file, request, hosts, inbox).to_its_end()
+
+
+@contextlib.contextmanager
+def signals_into(inbox: Inbox) -> Iterator[None]:
+    """While this lasts, a signal that ends programs becomes an event, and Ctrl-Z does nothing.
+
+    A suspended launcher would send its agents no sign of life, and they would end the workers with the lease.
+    """
+
+    def interrupt(number: int, _frame: object) -> None:
+        inbox.put(events.Interrupted(number))
+
+    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
+    before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)

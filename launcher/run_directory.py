@@ -1,0 +1,222 @@
+"""The run directory: every path of a run, and its files written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from launcher.cluster import Task
+from launcher.errors import LaunchError, UsageError
+from launcher.run_state import RunState
+from launcher.whole_files import shown, write_whole
+
+DEFAULT_ROOT = Path("runs")
+LATEST = "latest"
+"""A symbolic link in the root to the run that was started last."""
+
+_LONGEST_NAME = 50
+_STAMP = re.compile(r"(\d{8}-\d{6})-(.+?)(?:-(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """Owns every path of one run. Only its owner can read it: directories have mode 0700, files 0600."""
+
+    path: Path
+    """Absolute."""
+
+    @classmethod
+    def create(cls, root: Path, name: str, now: datetime) -> RunDirectory:
+        """Make `<root>/20261120-142233-<name>`, with `-2`, `-3`... behind it where that is taken.
+
+        Raises:
+            UsageError: the directory cannot be made there.
+        """
+        root = root.absolute()
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            run = cls(_new_directory(root, cls.name_for(name, now)))
+        except OSError as error:
+            raise UsageError(
+                f"{shown(root)}: no run directory can be made here: {error.strerror}. "
+                "Name a directory that you can write to with --run-dir, or make room in this one."
+            ) from error
+        _point_latest(root, run.path.name)
+        return run
+
+    @staticmethod
+    def name_for(name: str, now: datetime) -> str:
+        """The name of a run directory if no other run has it already."""
+        return f"{now:%Y%m%d-%H%M%S}-{file_name(name)}"
+
+    @property
+    def name(self) -> str:
+        """The run's own name, unique below its root: the run id."""
+        return self.path.name
+
+    @property
+    def run_file(self) -> Path:
+        """What the run is and how it stands: `RunState`."""
+        return self.path / "run.json"
+
+    @property
+    def cluster_file(self) -> Path:
+        """The cluster file as it was given, secrets redacted."""
+        return self.path / "cluster.yaml"
+
+    @property
+    def events_file(self) -> Path:
+        """Every event but log lines, one JSON object a line."""
+        return self.path / "events.jsonl"
+
+    @property
+    def chief(self) -> Path:
+        """What the chief made: checkpoints, TensorBoard logs, exports."""
+        return self.path / "chief"
+
+    def attempt(self, attempt: int) -> Path:
+        """The directory of one attempt."""
+        return self.path / f"attempt-{attempt}"
+
+    def plan_file(self, attempt: int) -> Path:
+        """What the attempt started."""
+        return self.attempt(attempt) / "plan.json"
+
+    def log(self, attempt: int, task: Task) -> Path:
+        """The raw bytes of a worker's stdout and stderr."""
+        return self.attempt(attempt) / f"{task.slug}.log"
+
+    def progress(self, attempt: int, task: Task) -> Path:
+        """The steps that a worker reported, one JSON object a line."""
+        return self.attempt(attempt) / f"{task.slug}.progress.jsonl"
+
+    def make_chief(self) -> Path:
+        """Make the chief's directory if it is not there yet."""
+        return _made(self.chief)
+
+    def make_attempt(self, attempt: int) -> Path:
+        """Make the directory of one attempt if it is not there yet."""
+        return _made(self.attempt(attempt))
+
+    def write_state(self, state: RunState) -> None:
+        """Replace `run.json`."""
+        write_whole(self.run_file, _json(state.as_record()))
+
+    def read_state(self) -> RunState:
+        """Read `run.json`.
+
+        Raises:
+            LaunchError: there is none, or it is not ours.
+        """
+        try:
+            return RunState.from_record(json.loads(self.run_file.read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LaunchError(f"{shown(self.run_file)}: no readable state of a run ({error}).") from error
+
+    def write_plan(self, attempt: int, plan: Mapping[str, Any]) -> None:
+        """Write an attempt's `plan.json`; the plan's secrets must be redacted already."""
+        self.make_attempt(attempt)
+        write_whole(self.plan_file(attempt), _json(plan))
+
+    def write_cluster_file(self, text: str) -> None:
+        """Write `cluster.yaml`; its secrets must be redacted already."""
+        write_whole(self.cluster_file, text.encode("utf-8", "surrogateescape"))
+
+
+def file_name(name: str) -> str:
+    """The name with nothing in it that is special in a file name: `my run/3` -> `my-run-3`."""
+    safe = re.sub(r"[^\w.]+", "-", name).strip("-.")[:_LONGEST_NAME].strip("-.")
+    return safe or "run"
+
+
+def newest(root: Path) -> RunDirectory:
+    """The run below `root` that was started last.
+
+    Raises:
+        UsageError: there is none.
+    """
+    runs = _runs(root)
+    if not runs:
+        raise UsageError(f"{shown(root)}: no run here yet. Start one, or name the directory of a run.")
+    return runs[-1]
+
+
+def find(root: Path, run: str | None) -> RunDirectory:
+    """The run that the user means: by name below `root`, by path, or the newest if `run` is None.
+
+    Raises:
+        UsageError: there is no such run.
+    """
+    if run is None:
+        return newest(root)
+    for path in (root / run, Path(run)):
+        if (path / "run.json").is_file():
+            return RunDirectory(path.resolve())
+    raise UsageError(_unknown_run(root, run))
+
+
+def _new_directory(root: Path, name: str) -> Path:
+    n = 1
+    while True:
+        path = root / (name if n == 1 else f"{name}-{n}")
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            n += 1
+        else:
+            return path
+
+
+def _point_latest(root: Path, name: str) -> None:
+    link = root / LATEST
+    if os.path.lexists(link) and not link.is_symlink():
+        return
+    temporary = root / f".{LATEST}.{os.getpid()}.tmp"
+    try:
+        temporary.symlink_to(name)
+        temporary.replace(link)
+    except OSError:
+        # A convenience that some file systems cannot give; nothing here depends on it.
+        temporary.unlink(missing_ok=True)
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise LaunchError(f"{shown(path)}: cannot be made: {error.strerror}.") from error
+    return path
+
+
+def _runs(root: Path) -> list[RunDirectory]:
+    try:
+        paths = [path for path in root.iterdir() if _STAMP.fullmatch(path.name) and (path / "run.json").is_file()]
+    except OSError:
+        # No root yet, or one that cannot be read: no run that could be told of.
+        return []
+    return [RunDirectory(path.absolute()) for path in sorted(paths, key=_age)]
+
+
+def _age(path: Path) -> tuple[str, int, str]:
+    match = _STAMP.fullmatch(path.name)
+    assert match
+    return match[1], int(match[3] or 1), path.name
+
+
+def _unknown_run(root: Path, run: str) -> str:
+    import difflib
+
+    names = [known.path.name for known in _runs(root)]
+    near = difflib.get_close_matches(run, names, n=1, cutoff=0.4) or names[-1:]
+    advice = f"Did you mean {near[0]}?" if near else "There is no run there yet."
+    return f"{run!r} is neither the name of a run in {shown(root)} nor the path of a run directory. {advice}"
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, indent=2).encode() + b"\n"

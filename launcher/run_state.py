@@ -1,0 +1,61 @@
+"""How a run stands: the value in `run.json`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """The process that runs a run. A pid alone may belong to somebody else by now."""
+
+    pid: int
+    created: float
+    """Seconds since 1970, as psutil tells it."""
+
+    @classmethod
+    def this_process(cls) -> Launcher:
+        """The process that calls."""
+        import psutil
+
+        return cls(os.getpid(), psutil.Process().create_time())
+
+    def is_alive(self) -> bool:
+        """The very process still runs."""
+        import psutil
+
+        try:
+            process = psutil.Process(self.pid)
+            return abs(process.create_time() - self.created) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """What `run.json` holds."""
+
+    run_id: str
+    command: tuple[str, ...]
+    state: str
+    """`running`, `done`, `failed` or `stopped`."""
+    started: str
+    """ISO 8601 with the offset to UTC."""
+    launcher: Launcher
+    versions: Mapping[str, str]
+    ended: str | None = None
+    result: Mapping[str, Any] | None = None
+    """How it ended: the exit code, the number of attempts, the root cause of a failure."""
+
+    def as_record(self) -> dict[str, Any]:
+        """The state as a JSON object."""
+        return {**asdict(self), "command": list(self.command)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> RunState:
+        """The state from its JSON object."""
+        launcher = Launcher(**record["launcher"])
+        return cls(**{**record, "command": tuple(record["command"]), "launcher": launcher})

@@ -1,0 +1,244 @@
+"""A run under way, attempt after attempt: everything is wired together here, and only here."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import platform
+import signal
+import sys
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from launcher import __version__, events
+from launcher.chief_files import kept, newest_step
+from launcher.cluster import Task
+from launcher.cluster_file import ClusterFile
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED
+from launcher.event_log import EventLog
+from launcher.failure import Failure, classify, root_cause
+from launcher.failure_report import report
+from launcher.host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts import Hosts, StopRequestedError
+from launcher.local_host import local_contexts
+from launcher.logs import STDERR, STDOUT, Console
+from launcher.plan import AttemptPlan, plan_attempt
+from launcher.redaction import redacted_yaml
+from launcher.request import Request
+from launcher.restart_policy import Attempt, GiveUp, RestartPolicy
+from launcher.run_directory import RunDirectory
+from launcher.run_state import Launcher, RunState
+from launcher.supervisor import AttemptResult, supervise
+from launcher.whole_files import shown
+
+LAST_WORDS = 1.0
+"""Seconds that a console which is stuck at the end gets for the launcher's last lines."""
+DRAIN_LOOK = 0.1
+"""Seconds between two looks for a Ctrl-C while a slow console catches up."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended, and where what it left is."""
+
+    exit_code: int
+    directory: Path
+    attempts: int
+    failure: Failure | None = None
+
+    def as_record(self) -> dict[str, Any]:
+        """For JSON."""
+        cause = self.failure
+        return {
+            "exit_code": self.exit_code,
+            "run_directory": str(self.directory),
+            "attempts": self.attempts,
+            "root_cause": cause
+            and {
+                "kind": cause.kind.name.lower(),
+                "host": cause.host,
+                "task": cause.task and cause.task.slug,
+                "exit_code": cause.exit_code,
+                "signal": cause.signal,
+                "summary": cause.summary,
+                "location": cause.location,
+                "remedy": cause.remedy,
+            },
+        }
+
+
+class Session:
+    """A run under way: its hosts, its directory, its console, attempt after attempt."""
+
+    def __init__(self, file: ClusterFile, request: Request, hosts: Hosts, inbox: Inbox) -> None:
+        self._file = file
+        self._request = request
+        self._hosts = hosts
+        self._inbox = inbox
+        self._began = time.monotonic()
+        self._started = datetime.now().astimezone()
+        self._directory = RunDirectory.create(request.run_dir, file.name, self._started)
+        self._hosts_of = {task: host.name for host in file.hosts for task in host.tasks}
+        self._console = Console(
+            self._acknowledge,
+            quiet=request.quiet,
+            show_noise=request.verbose,
+            no_color=request.no_color,
+            stdout=STDERR if request.as_json else STDOUT,
+        )
+        self._contexts = local_contexts(file, self._directory.path, not request.no_keras_fix)
+        self._event_log = EventLog(self._directory.events_file, lambda text: self._console.say(text, error=True))
+        self._logs: dict[Task, str] = {}
+        self._unwritten: AttemptPlan | None = None
+
+    def _acknowledge(self, task: Task, count: int) -> None:
+        self._hosts.acknowledge(self._hosts_of[task], task, count)
+
+    def to_its_end(self) -> RunResult:
+        """Attempts until one succeeds or the restart policy gives up; the last lines say how it went."""
+        result = RunResult(EXIT_HOST, self._directory.path, 0)
+        try:
+            self._directory.make_chief()
+            result = self._attempts()
+        except StopRequestedError as stopped:
+            result = replace(result, exit_code=128 + stopped.signal)
+        finally:
+            self._finish(result)
+        return result
+
+    def _attempts(self) -> RunResult:
+        policy = RestartPolicy(self._file.restart.max_restarts, self._file.restart.backoff)
+        failed: tuple[Attempt, ...] = ()
+        for attempt in itertools.count():
+            before = newest_step(self._directory.chief)
+            ended = self._attempt(attempt)
+            cause = None if ended.succeeded else root_cause([classify(each, sys.executable) for each in ended.endings])
+            result = RunResult(self._exit_code(ended), self._directory.path, attempt + 1, cause)
+            if ended.succeeded or ended.interrupted is not None:
+                return result
+            failed = (*failed, Attempt(cause, before, newest_step(self._directory.chief)))
+            decision = policy.decide(failed)
+            if isinstance(decision, GiveUp):
+                if self._file.restart.max_restarts:
+                    self._console.say(f"no further restart: {decision.reason}", error=True)
+                return result
+            self._await_restart(attempt + 1, cause, decision.delay)
+        raise AssertionError("unreachable")
+
+    def _attempt(self, attempt: int) -> AttemptResult:
+        spec = self._hosts.reserve(self._file.timeouts.start, self._observe)
+        plan = plan_attempt(self._file, spec, self._contexts, self._directory.path.name, attempt)
+        self._logs = {each.task: relative(each.log) for each in plan.tasks}
+        self._unwritten = plan
+        self._directory.make_attempt(attempt)
+        self._console.begin(self._logs)
+        return supervise(plan, self._file.timeouts, self._hosts, self._inbox, self._observe, self._console.say)
+
+    def _await_restart(self, attempt: int, cause: Failure | None, delay: float) -> None:
+        """Say what happened, and let the backoff pass.
+
+        Raises:
+            StopRequestedError: the user would not wait.
+        """
+        self._tell_of(cause)
+        self._console.say(
+            f"restarting all workers in {delay:g} s (restart {attempt} of {self._file.restart.max_restarts})"
+        )
+        until = time.monotonic() + delay
+        while (left := until - time.monotonic()) > 0:
+            self._hosts.beat()
+            event = receive(self._inbox, min(left, self._file.timeouts.lease / BEATS_PER_LEASE))
+            if isinstance(event, events.Interrupted):
+                raise StopRequestedError(event.signal)
+
+    # ---- what is shown and written down
+    def _observe(self, event: events.Event) -> None:
+        match event:
+            case events.LogChunk():
+                self._console.write(event.task, event.data)
+                return
+            case events.LogEnded():
+                self._console.end(event.task)
+            case events.TaskStarted() if self._unwritten is not None:
+                self._write_down(self._unwritten)
+                self._unwritten = None
+        self._event_log.append(event)
+
+    def _write_down(self, plan: AttemptPlan) -> None:
+        """Once the first worker runs: nobody waits for a disk before that."""
+        self._directory.write_plan(plan.attempt, plan.as_record())
+        if plan.attempt == 0:
+            if self._request.cluster is not None:
+                self._directory.write_cluster_file(redacted_yaml(self._request.cluster.read_text("utf-8-sig")))
+            self._write_state("running")
+        workers = "1 worker" if len(plan.tasks) == 1 else f"{len(plan.tasks)} workers"
+        hosts = ", ".join(dict.fromkeys(each.host for each in plan.tasks))
+        self._console.say(f"{workers} on {hosts}; run directory {relative(self._directory.path)}")
+
+    def _write_state(self, state: str, result: RunResult | None = None) -> None:
+        record = RunState(
+            run_id=self._directory.path.name,
+            command=self._file.command,
+            state=state,
+            started=self._started.isoformat(timespec="seconds"),
+            launcher=Launcher.this_process(),
+            versions={"tf-launch": __version__, "python": platform.python_version()},
+            ended=None if result is None else datetime.now().astimezone().isoformat(timespec="seconds"),
+            result=None if result is None else result.as_record(),
+        )
+        self._directory.write_state(record)
+
+    def _finish(self, result: RunResult) -> None:
+        """The last lines, after all that the workers wrote; then `run.json`."""
+        self._show_what_is_left()
+        if result.exit_code == EXIT_DONE:
+            self._console.say(f"done in {time.monotonic() - self._began:.1f} s{self._after_restarts(result)}")
+        elif result.exit_code > 128:
+            self._console.say(
+                f"ended by {signal.Signals(result.exit_code - 128).name} after {time.monotonic() - self._began:.1f} s"
+            )
+        else:
+            self._tell_of(result.failure)
+        self._tell_of_files()
+        self._event_log.close()
+        self._console.close(timeout=LAST_WORDS)
+        self._write_state("stopped" if result.exit_code > 128 else "failed" if result.exit_code else "done", result)
+        if self._request.as_json:
+            print(json.dumps(result.as_record()))
+
+    def _show_what_is_left(self) -> None:
+        """Let a slow console show every line that came; a further Ctrl-C gives it up (the files have them all)."""
+        while not self._console.drain(timeout=DRAIN_LOOK):
+            if isinstance(receive(self._inbox, 0), events.Interrupted):
+                return
+
+    def _tell_of(self, failure: Failure | None) -> None:
+        if failure is None:
+            return
+        log = self._logs.get(failure.task) if failure.task is not None else None
+        self._console.say("\n".join(report(failure, log)), error=True)
+
+    def _tell_of_files(self) -> None:
+        found = kept(self._directory.chief, self._file.collect)
+        if found:
+            self._console.say(f"the chief's files, in {relative(self._directory.chief)}: {', '.join(map(str, found))}")
+
+    def _after_restarts(self, result: RunResult) -> str:
+        restarts = result.attempts - 1
+        return "" if not restarts else f", after {restarts} restart{'' if restarts == 1 else 's'}"
+
+    @staticmethod
+    def _exit_code(ended: AttemptResult) -> int:
+        if ended.interrupted is not None:
+            return 128 + ended.interrupted
+        return EXIT_DONE if ended.succeeded else EXIT_WORKERS_FAILED
+
+
+def relative(path: str | Path) -> str:
+    """A path as a person in this directory would write it, on one line."""
+    path = Path(path)
+    here = Path.cwd()
+    return shown(path.relative_to(here) if path.is_relative_to(here) else path)

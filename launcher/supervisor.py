@@ -1,0 +1,270 @@
+"""One attempt, from the start of the gang to the moment when nothing of it is left.
+
+`Gang` owns all state of the attempt and decides: an event and the time in, actions out. `supervise` is the loop around
+it: it alone reads the inbox, carries the actions out, and keeps the agents' leases alive.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from launcher import events, failure
+from launcher.cluster import SERVICE_TYPES, Task, chief_of
+from launcher.cluster_file import Timeouts
+from launcher.failure import Ending
+from launcher.host import BEATS_PER_LEASE, Inbox, receive
+from launcher.plan import AttemptPlan
+
+SETTLE = 0.05
+"""Seconds between a telling failure and the stop of the gang: time for another one of the same moment."""
+COLLATERAL_SETTLE = 2.0
+"""The same after a mere complaint about a peer: the peer itself may still be busy dying."""
+
+Observer = Callable[[events.Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Signal every process of the run on every host (0: nothing); SIGKILL follows after `grace` seconds."""
+
+    signal: int
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A line of the launcher's own for the user."""
+
+    text: str
+
+
+Action = Stop | Say
+
+
+class Hosts(Protocol):
+    """What the loop asks of the hosts, all of them at once."""
+
+    def start(self, plan: AttemptPlan) -> None:
+        """Start every task of the plan on its host."""
+
+    def stop(self, signal: int, grace: float) -> None:
+        """See `Stop`."""
+
+    def beat(self) -> None:
+        """Renew every agent's lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """How an attempt ended. `endings` are in order of arrival."""
+
+    succeeded: bool
+    endings: tuple[Ending, ...]
+    interrupted: int | None
+    """The signal that ended it, if the user did."""
+
+
+class Gang:
+    """The tasks of one attempt, which live and die together."""
+
+    def __init__(self, plan: AttemptPlan, timeouts: Timeouts, now: float) -> None:
+        self._timeouts = timeouts
+        self._hosts = {each.task: each.host for each in plan.tasks}
+        self._running = set(self._hosts)
+        self._unstarted = set(self._hosts)
+        self._open_logs: set[Task] = set()
+        self._occupied = set(self._hosts.values())
+        self._endings: list[Ending] = []
+        self._interrupted: int | None = None
+        self._stopping = False
+        self._start_until = now + timeouts.start
+        self._stop_at: float | None = None
+        self._stalled_at: float | None = None
+        self._abandoned = False
+
+    # ---- what the loop asks
+    @property
+    def over(self) -> bool:
+        """Nothing of the attempt is left on any host, and every log has arrived whole."""
+        return self._stopping and not self._occupied and (self._abandoned or not self._open_logs)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `step` wants to be called at the latest, event or not."""
+        due = [self._stop_at, self._stalled_at, self._start_until if self._unstarted else None]
+        return None if self._stopping else min((at for at in due if at is not None), default=None)
+
+    @property
+    def result(self) -> AttemptResult:
+        """How it ended, once `over`."""
+        succeeded = self._training_done() and self._interrupted is None and not self._failures()
+        return AttemptResult(succeeded, tuple(self._endings), self._interrupted)
+
+    # ---- what happens
+    def step(self, event: events.Event | None, now: float) -> Iterator[Action]:
+        """Take one event (None: only time has passed) and yield what is to be done."""
+        match event:
+            case events.TaskStarted():
+                self._unstarted.discard(event.task)
+                self._open_logs.add(event.task)
+            case events.TaskExited():
+                yield from self._exited(event, now)
+            case events.TaskStartFailed():
+                self._end(Ending(event, self._stopping))
+                self._running -= self._unstarted
+                self._unstarted.clear()
+                yield from self._stop_failed(f"{event.task} could not be started: {event.reason}")
+            case events.HostLost():
+                yield from self._lost(event)
+            case events.HostEmpty():
+                self._occupied.discard(event.host)
+            case events.LogEnded():
+                self._open_logs.discard(event.task)
+            case events.ProgressMade():
+                self._stalled_at = now + self._timeouts.stall if self._timeouts.stall else None
+            case events.ProcessesSurvived():
+                yield Say(f"{event.host}: these processes could not be killed: {', '.join(map(str, event.pids))}")
+            case events.Interrupted():
+                yield from self._interrupt(event.signal)
+        yield from self._pass_time(now)
+
+    def _exited(self, event: events.TaskExited, now: float) -> Iterator[Action]:
+        ending = Ending(event, self._stopping)
+        self._end(ending)
+        if self._stopping:
+            yield from self._member_gone()
+        elif self._training_done():
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+        elif not event.succeeded and not self._forgiven(ending):
+            settle = SETTLE if failure.is_conclusive(failure.classify(ending)) else COLLATERAL_SETTLE
+            self._stop_at = min(self._stop_at or now + settle, now + settle)
+            if not self._running:
+                self._stop_at = now
+
+    def _end(self, ending: Ending) -> None:
+        self._endings.append(ending)
+        if not isinstance(ending.event, events.HostLost):
+            self._running.discard(ending.event.task)
+            self._unstarted.discard(ending.event.task)
+
+    def _lost(self, event: events.HostLost) -> Iterator[Action]:
+        self._endings.append(Ending(event, self._stopping))
+        self._occupied.discard(event.host)
+        gone = {task for task, host in self._hosts.items() if host == event.host}
+        for tasks in (self._running, self._unstarted, self._open_logs):
+            tasks -= gone
+        yield from self._stop_failed(f"{event.host} was lost: {event.reason}")
+
+    # ---- how it ends
+    def _training_done(self) -> bool:
+        """Every chief and worker has ended well, or complained about the end of a peer that had."""
+        training = {task for task in self._hosts if task.type not in SERVICE_TYPES} or set(self._hosts)
+        done = {
+            ending.event.task
+            for ending in self._endings
+            if isinstance(ending.event, events.TaskExited) and (ending.event.succeeded or self._forgiven(ending))
+        }
+        return training <= done
+
+    def _forgiven(self, ending: Ending) -> bool:
+        """A peer's complaint after the chief's success is no failure."""
+        return self._chief_succeeded() and failure.classify(ending).kind is failure.Kind.COLLATERAL
+
+    def _chief_succeeded(self) -> bool:
+        chief = chief_of(self._hosts)
+        return any(
+            isinstance(each.event, events.TaskExited) and each.event.task == chief and each.event.succeeded
+            for each in self._endings
+        )
+
+    def _failures(self) -> list[Ending]:
+        return [each for each in self._endings if each.bad and not each.stopped and not self._forgiven(each)]
+
+    def _pass_time(self, now: float) -> Iterator[Action]:
+        if self._stopping:
+            return
+        if self._stop_at is not None and now >= self._stop_at:
+            yield from self._stop_failed(None)
+        elif self._unstarted and now >= self._start_until:
+            yield from self._out_of_time("start", "had not started", min(self._unstarted), self._timeouts.start)
+        elif self._stalled_at is not None and now >= self._stalled_at:
+            yield from self._out_of_time("stall", "made no progress", chief_of(self._hosts), self._timeouts.stall or 0)
+
+    def _out_of_time(self, key: str, what: str, task: Task, limit: float) -> Iterator[Action]:
+        event = events.TimedOut(self._hosts[task], task, key, limit)
+        self._endings.append(Ending(event, stopped=False))
+        yield from self._stop_failed(f"{task} {what} within timeouts.{key} ({limit:g} s)")
+
+    def _stop_failed(self, reason: str | None) -> Iterator[Action]:
+        if not self._stopping:
+            if reason:
+                yield Say(reason)
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+
+    def _stop(self, number: int, grace: float) -> Iterator[Action]:
+        if self._running and self._interrupted is None and not self._training_done():
+            yield Say(f"stopping {_counted(self._running)} by {_name(number)}; SIGKILL follows after {grace:g} s")
+        self._stopping = True
+        yield Stop(number, grace)
+
+    def _interrupt(self, number: int) -> Iterator[Action]:
+        if self._interrupted is not None or self._stopping:
+            self._interrupted = self._interrupted or number
+            self._abandoned = not self._occupied
+            self._stopping = True
+            yield Say(f"{_name(number)} again: killing {_counted(self._running)}")
+            yield Stop(signals.SIGKILL, 0)
+            return
+        self._interrupted = number
+        passed_on = signals.SIGINT if number == signals.SIGINT else signals.SIGTERM
+        short = self._timeouts.failure_grace
+        grace = self._timeouts.grace if len(self._running) == len(self._hosts) else short
+        yield Say(
+            f"{_name(number)}: stopping {_counted(self._running)} by {_name(passed_on)}; SIGKILL follows after "
+            f"{grace:g} s, or {short:g} s after the first of them has ended. Ctrl-C again kills at once."
+        )
+        yield from self._stop(passed_on, grace)
+
+    def _member_gone(self) -> Iterator[Action]:
+        """With a peer gone nobody can save any more: the grace gets short. What outlives all workers must end, too."""
+        yield Stop(0 if self._running else signals.SIGTERM, self._timeouts.failure_grace)
+
+
+def supervise(
+    plan: AttemptPlan,
+    timeouts: Timeouts,
+    hosts: Hosts,
+    inbox: Inbox,
+    observe: Observer,
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> AttemptResult:
+    """Start a planned attempt and stay with it until nothing of it is left. `observe` sees every event."""
+    gang = Gang(plan, timeouts, clock())
+    hosts.start(plan)
+    next_beat = clock()
+    while not gang.over:
+        if clock() >= next_beat:
+            hosts.beat()
+            next_beat = clock() + timeouts.lease / BEATS_PER_LEASE
+        event = receive(inbox, min(next_beat, gang.deadline or next_beat) - clock())
+        if event is not None:
+            observe(event)
+        for action in gang.step(event, clock()):
+            if isinstance(action, Stop):
+                hosts.stop(action.signal, action.grace)
+            else:
+                say(action.text)
+    return gang.result
+
+
+def _counted(tasks: set[Task]) -> str:
+    return "1 worker" if len(tasks) == 1 else f"{len(tasks)} workers"
+
+
+def _name(number: int) -> str:
+    return signals.Signals(number).name

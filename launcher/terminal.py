@@ -1,0 +1,69 @@
+"""What an output can show: colours, and text that cannot harm a terminal. Pure but for `Look.of`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+RESET = b"\x1b[0m"
+BOLD = b"\x1b[1m"
+DIM = b"\x1b[2m"
+RED = b"\x1b[1;31m"
+WORKER_COLOURS = tuple(b"\x1b[%dm" % code for code in (36, 33, 32, 35, 34, 96, 93, 92, 95, 94))
+"""One a worker, again from the first after the last. Red is left to errors."""
+
+_SGR = rb"\[[0-9;:]*m"
+_COLOURS = re.compile(rb"\x1b" + _SGR)
+_SEQUENCE = (
+    rb"(?:\[[0-?]*[ -/]*[@-~]"  # CSI: cursor, clear, modes
+    rb"|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC, DCS, SOS, PM, APC: title, clipboard, links
+    rb"|[ -/]*[0-~]?)"
+)
+_ALL_SEQUENCES = re.compile(rb"\x1b" + _SEQUENCE)
+_SEQUENCES_BUT_COLOURS = re.compile(rb"\x1b(?!" + _SGR + rb")" + _SEQUENCE)
+_CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n\x1b")
+_UTF8_CONTROL = re.compile(rb"\xc2[\x80-\x9f]")
+_COLOURED_LINE = re.compile(rb"(\x1b[^\n]*)\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What an output can show."""
+
+    terminal: bool = False
+    """Control sequences would be obeyed: only harmless ones pass."""
+    colour: bool = False
+    """SGR colours are wanted."""
+
+    @classmethod
+    def of(cls, fd: int, environ: Mapping[str, str], no_color: bool = False) -> Look:
+        """The look of an open file: `no_color`, then `NO_COLOR`, `FORCE_COLOR`, then a terminal that is not dumb."""
+        terminal = os.isatty(fd)
+        if no_color or environ.get("NO_COLOR"):
+            return cls(terminal, colour=False)
+        forced = environ.get("FORCE_COLOR", "")
+        if forced:
+            return cls(terminal, colour=forced != "0")
+        return cls(terminal, colour=terminal and environ.get("TERM", "") not in ("", "dumb"))
+
+    def shown(self, lines: bytes) -> bytes:
+        """Whole lines as they may be written: no control sequences on a terminal, no colour that outlives its line."""
+        if self.terminal:
+            lines = _harmless(lines, _SEQUENCES_BUT_COLOURS if self.colour else _ALL_SEQUENCES)
+        if b"\x1b" not in lines:
+            return lines
+        return _COLOURED_LINE.sub(rb"\1" + RESET + b"\n", lines) if self.colour else _COLOURS.sub(b"", lines)
+
+    def painted(self, text: bytes, colour: bytes) -> bytes:
+        """The text in a colour, where colours are wanted."""
+        return colour + text + RESET if self.colour else text
+
+
+def _harmless(lines: bytes, sequences: re.Pattern[bytes]) -> bytes:
+    if b"\x1b" in lines:
+        lines = sequences.sub(b"", lines)
+    lines = lines.translate(None, _CONTROLS)
+    # Not left out but replaced: the bytes around it could otherwise join to another one.
+    return _UTF8_CONTROL.sub(b"?", lines) if b"\xc2" in lines else lines

@@ -1,0 +1,54 @@
+"""Files that are there whole or not at all, and file names in messages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from launcher.errors import LaunchError
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file so that a reader, also after a crash, finds the old content or the new one. Mode 0600.
+
+    Raises:
+        LaunchError: it cannot be written; the old content stays.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        _write_file(temporary, content)
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise LaunchError(f"{shown(path)}: cannot be written: {error.strerror}.") from error
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, content)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, content: bytes) -> None:
+    """Write all of the content to an open file."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def shown(path: Path) -> str:
+    """The path for a message: one readable line, though a path may hold newlines or bytes that are no UTF-8."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)

@@ -1,0 +1,122 @@
+"""Starts real TensorFlow workers by hand, without the launcher: `gang(2, argv)`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import portpicker
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NOT_INHERITED = ("TF_CONFIG", "TF_GRPC_REUSE_PORT", "LAUNCH_KERAS_FIX", "TF_USE_LEGACY_KERAS")
+
+
+class Ended(NamedTuple):
+    """How one worker ended. `exit_code` is negative for a signal, as in `subprocess`."""
+
+    exit_code: int
+    output: str
+
+
+Gang = Callable[..., list[Ended]]
+
+
+@pytest.fixture(scope="session")
+def gang(tmp_path_factory: pytest.TempPathFactory) -> Gang:
+    """Run one program as a gang of local workers and wait for all of them: `Ended(exit_code, output)` by index.
+
+    `gang(n, argv, env={}, cwd=REPOSITORY, timeout=150, keras_fix=False)`
+
+    `n=0` starts one process without `TF_CONFIG`. `{index}` in an argument or an environment value becomes the
+    worker's index. `argv[0] == "python"` is this interpreter. `keras_fix=True` adds what the launcher adds.
+    Workers still running after `timeout` seconds are killed (exit code -9), and at the end the session of each.
+    """
+
+    def run(
+        n: int,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        cwd: Path = REPOSITORY,
+        timeout: float = 150,
+        keras_fix: bool = False,
+    ) -> list[Ended]:
+        logs = tmp_path_factory.mktemp("gang")
+        given = dict(env or {}) | (keras_fix_env(env or {}) if keras_fix else {})
+        configs = [{"TF_CONFIG": config} for config in tf_configs(n)] or [{}]
+        deadline = time.monotonic() + timeout
+        with ExitStack() as stack:
+            workers = [
+                stack.enter_context(started(i, argv, given | config, cwd, logs / f"worker-{i}.log"))
+                for i, config in enumerate(configs)
+            ]
+            codes = [exit_code(worker, deadline) for worker in workers]
+        return [Ended(code, (logs / f"worker-{i}.log").read_text(errors="replace")) for i, code in enumerate(codes)]
+
+    return run
+
+
+def keras_fix_env(env: Mapping[str, str]) -> dict[str, str]:
+    """What the launcher sets to bring the Keras fix into a worker."""
+    bootstrap = str(REPOSITORY / "launcher" / "bootstrap")
+    path = env.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
+    return {
+        "PYTHONPATH": os.pathsep.join([bootstrap, path] if path else [bootstrap]),
+        "LAUNCH_KERAS_FIX": str(REPOSITORY / "training" / "keras_multiworker.py"),
+    }
+
+
+def tf_configs(n: int) -> list[str]:
+    """`TF_CONFIG` of each of `n` workers on free local ports."""
+    cluster = {"worker": [f"127.0.0.1:{portpicker.pick_unused_port()}" for _ in range(n)]}
+    return [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}}) for i in range(n)]
+
+
+@contextmanager
+def started(
+    index: int, argv: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """One worker in a session of its own, which does not outlive the block."""
+    words = [word.replace("{index}", str(index)) for word in argv]
+    program = [sys.executable, *words[1:]] if words[0] == "python" else words
+    inherited = {key: value for key, value in os.environ.items() if key not in NOT_INHERITED}
+    added = {
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "TF_NUM_INTRAOP_THREADS": "1",
+        "TF_NUM_INTEROP_THREADS": "2",
+        "PYTHONUNBUFFERED": "1",
+    } | {key: value.replace("{index}", str(index)) if key != "TF_CONFIG" else value for key, value in env.items()}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            program,
+            cwd=cwd,
+            env=inherited | added,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
+    """Wait for a worker until the deadline, then kill it."""
+    try:
+        return process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()

@@ -1,0 +1,25 @@
+"""Calls `enable()` of the file named, and trains with one worker and with two devices of one process.
+
+python enable_alone.py KERAS_MULTIWORKER.py
+"""
+
+import runpy
+import sys
+
+import tensorflow as tf
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+strategies = tf.distribute.MultiWorkerMirroredStrategy(), tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+import keras  # noqa: E402
+
+assert runpy.run_path(sys.argv[1])["enable"]()
+
+for strategy in strategies:
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", steps_per_execution=2)
+    data = tf.data.Dataset.from_tensor_slices((tf.ones((8, 2)), tf.ones((8, 1)))).batch(4)
+    assert model.fit(data, epochs=1, verbose=0).history["loss"][0] > 0

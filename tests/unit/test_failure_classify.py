@@ -1,0 +1,218 @@
+"""One end of a member of the gang, understood; made-up events where a recording adds nothing."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.cluster import Task
+from launcher.events import HostLost, TaskExited, TaskStartFailed, TimedOut
+from launcher.failure import Ending, Failure, Kind, classify, is_conclusive, root_cause
+from launcher.failure_report import report
+from launcher.traceback_text import SCREENFUL
+
+WORKER = Task("worker", 1)
+TRACEBACK = b'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in <module>\n    f()\n'
+LOST_PEER = b"tensorflow.python.framework.errors_impl.UnavailableError: Collective ops is aborted by: Socket closed\n"
+
+
+def exited(
+    tail: bytes = b"", code: int | None = 1, by: int | None = None, *, memory: bool = False, stopped: bool = False
+) -> Failure:
+    return classify(Ending(TaskExited("gpu-a", WORKER, None if by else code, by, memory, tail), stopped))
+
+
+def failure(kind: Kind, index: int = 0, **more: object) -> Failure:
+    return Failure(kind, "gpu-a", Task("worker", index), **more)  # type: ignore[arg-type]
+
+
+# ---- kinds
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        (classify(Ending(HostLost("gpu-a", "connection closed"), stopped=False)), Kind.HOST_LOST),
+        (classify(Ending(TaskStartFailed("gpu-a", WORKER, "no such program"), stopped=False)), Kind.NOT_STARTED),
+        (classify(Ending(TimedOut("gpu-a", WORKER, "start", 120), stopped=False)), Kind.NOT_STARTED),
+        (classify(Ending(TimedOut("gpu-a", WORKER, "stall", 600), stopped=False)), Kind.STALLED),
+        (exited(by=signal.SIGKILL), Kind.KILLED),
+        (exited(by=signal.SIGTERM), Kind.KILLED),
+        (exited(by=signal.SIGRTMIN + 3), Kind.KILLED),
+        (exited(code=137), Kind.KILLED),
+        (exited(by=signal.SIGKILL, memory=True, stopped=True), Kind.KILLED),
+        (exited(by=signal.SIGKILL, stopped=True), Kind.STOPPED),
+        (exited(code=143, stopped=True), Kind.STOPPED),
+        (exited(code=0, stopped=True), Kind.STOPPED),
+        (exited(code=0), Kind.LEFT),
+        (exited(code=2), Kind.BAD_USAGE),
+        (exited(code=200), Kind.EXITED),
+        (exited(TRACEBACK + b"KeyError: 'x'\n"), Kind.CRASHED),
+        (exited(TRACEBACK + b"KeyError: 'x'\n", by=signal.SIGKILL, stopped=True), Kind.CRASHED),
+        (exited(TRACEBACK + b"KeyError: 'x'\n", by=signal.SIGSEGV), Kind.CRASHED),
+        (exited(TRACEBACK + LOST_PEER), Kind.COLLATERAL),
+        (exited(TRACEBACK + LOST_PEER, by=signal.SIGABRT), Kind.COLLATERAL),
+        (exited(b"training failed: " + LOST_PEER, code=5), Kind.COLLATERAL),
+        (exited(TRACEBACK + b"KeyboardInterrupt\n", by=signal.SIGINT, stopped=True), Kind.STOPPED),
+        (exited(b"last words of no encoding: \xff\xfe\x00", code=1), Kind.EXITED),
+    ],
+)
+def test_an_end_is_of_its_kind(found: Failure, kind: Kind) -> None:
+    assert kind is found.kind
+
+
+def test_the_teardown_of_the_interpreter_does_not_hide_the_traceback() -> None:
+    aftermath = b"Exception ignored in: <function A.__del__ at 0x7f>\n" + TRACEBACK + b"AttributeError: gone\n"
+
+    found = exited(TRACEBACK + b"KeyError: 'x'\n" + aftermath)
+
+    assert found.summary == "KeyError: 'x'"
+    assert "AttributeError" not in "\n".join(found.excerpt)
+
+
+def test_an_error_raised_from_a_lost_peer_is_a_complaint_too() -> None:
+    link = b"\nThe above exception was the direct cause of the following exception:\n\n"
+
+    assert Kind.COLLATERAL is exited(TRACEBACK + LOST_PEER + link + TRACEBACK + b"RuntimeError: it failed\n").kind
+
+
+def test_a_program_that_is_not_python_shows_its_last_lines() -> None:
+    lines = [f"line {number}" for number in range(100)]
+
+    assert tuple(lines[-25:]) == exited("\n".join(lines).encode(), code=9).excerpt
+
+
+def test_progress_bars_and_colours_are_shown_as_they_ended() -> None:
+    assert exited(b"step 1/2\rstep 2/2\r\n\x1b[31mdone\x1b[0m\n", code=9).excerpt == ("step 2/2", "done")
+
+
+def test_a_traceback_in_lines_that_end_in_carriage_returns_is_found() -> None:
+    assert exited((TRACEBACK + b"KeyError: 'x'\n").replace(b"\n", b"\r\n")).summary == "KeyError: 'x'"
+
+
+def test_long_lines_are_cut() -> None:
+    assert max(map(len, exited(b"x" * 10_000, code=9).excerpt)) <= 300
+
+
+PIECES = st.sampled_from(
+    [
+        TRACEBACK,
+        LOST_PEER,
+        b"KeyError: 'x'\n",
+        b"\n",
+        b"step 1\n",
+        b"  | x\n",
+        b"\xff",
+        b"\xe2\x80\xa8",
+        b"\r",
+        b"ValueError",
+    ]
+)
+
+
+@given(st.lists(PIECES | st.binary(max_size=20)), st.sampled_from([0, 1, 2, 3, 134, 255, -9, -11, -6]), st.booleans())
+def test_any_log_can_be_classified_and_reported(pieces: list[bytes], status: int, stopped: bool) -> None:
+    code, number = (status, None) if status >= 0 else (None, -status)
+
+    found = exited(b"".join(pieces), code=code, by=number, stopped=stopped)
+
+    assert len(report(found, "log")) <= SCREENFUL + 3
+    assert not any("\n" in line or "\x1b" in line for line in report(found, "log"))
+
+
+# ---- the gang
+def test_without_any_end_there_is_no_cause() -> None:
+    assert root_cause([]) is None
+
+
+def test_a_gang_that_ended_well_or_was_stopped_has_no_cause() -> None:
+    assert root_cause([failure(Kind.LEFT), failure(Kind.STOPPED, 1)]) is None
+
+
+def test_of_the_same_kind_the_first_to_arrive_is_the_cause() -> None:
+    assert failure(Kind.CRASHED, 1) == root_cause([failure(Kind.CRASHED, 1), failure(Kind.CRASHED, 0)])
+
+
+def test_a_lost_host_goes_before_everything() -> None:
+    lost = Failure(Kind.HOST_LOST, "gpu-b", None)
+
+    assert lost == root_cause([*(failure(kind) for kind in Kind if kind is not Kind.HOST_LOST), lost])
+
+
+def test_complaints_that_accuse_each_other_do_not_hang() -> None:
+    first = failure(Kind.COLLATERAL, 0, accused=Task("worker", 1))
+    second = failure(Kind.COLLATERAL, 1, accused=Task("worker", 0))
+
+    assert first == root_cause([first, second])
+
+
+def test_only_complaints_about_peers_are_inconclusive() -> None:
+    inconclusive = {kind for kind in Kind if not is_conclusive(failure(kind))}
+
+    assert {Kind.LEFT, Kind.COLLATERAL, Kind.STOPPED} == inconclusive
+
+
+def test_numbers_and_workers_do_not_make_two_failures_differ() -> None:
+    first = failure(Kind.CRASHED, 0, summary="ValueError: record 7")
+    second = failure(Kind.CRASHED, 1, summary="ValueError: record 1234")
+
+    assert first.same_as(second)
+    assert not first.same_as(failure(Kind.CRASHED, 0, summary="KeyError: record 7"))
+
+
+# ---- the report
+@pytest.mark.parametrize(
+    ("found", "first_line"),
+    [
+        (
+            exited(TRACEBACK + b"KeyError: 'x'\n"),
+            "worker 1 on gpu-a failed (exit code 1): KeyError: 'x' (/home/user/train.py:3)",
+        ),
+        (
+            exited(TRACEBACK + b"KeyError: 'x'\n", by=9, stopped=True),
+            "worker 1 on gpu-a failed before the launcher stopped it: KeyError: 'x' (/home/user/train.py:3)",
+        ),
+        (exited(by=11), "worker 1 on gpu-a was killed by SIGSEGV"),
+        (exited(by=9, memory=True), "worker 1 on gpu-a was killed by the kernel: out of memory (SIGKILL)"),
+        (
+            exited(by=9),
+            "worker 1 on gpu-a was killed by SIGKILL, not by the launcher; often it is the kernel when memory runs out",
+        ),
+        (exited(code=139), "worker 1 on gpu-a was killed by exit code 139: SIGSEGV"),
+        (exited(code=3), "worker 1 on gpu-a failed (exit code 3)"),
+        (
+            classify(Ending(HostLost("gpu-a", "no answer for 15 s"), stopped=False)),
+            "host gpu-a was lost: no answer for 15 s",
+        ),
+        (
+            classify(Ending(TaskStartFailed("gpu-a", WORKER, "no such program: trian"), stopped=False)),
+            "worker 1 on gpu-a could not be started: no such program: trian",
+        ),
+        (
+            classify(Ending(TimedOut("gpu-a", WORKER, "stall", 600), stopped=False)),
+            "worker 1 on gpu-a stalled: no training step was reported for 600 s (timeouts.stall)",
+        ),
+    ],
+)
+def test_the_first_line_says_who_and_how(found: Failure, first_line: str) -> None:
+    assert first_line == report(found, "worker-1.log")[0]
+
+
+def test_a_report_ends_with_the_log_and_the_remedy() -> None:
+    found = exited(b"train.sh: line 1: ./train: No such file or directory\n", code=127)
+
+    lines = report(found, "runs/x/attempt-0/worker-1.log")
+
+    assert lines == [
+        "worker 1 on gpu-a failed (exit code 127)",
+        "  train.sh: line 1: ./train: No such file or directory",
+        "Its whole log: runs/x/attempt-0/worker-1.log",
+        "What to do: the command does not exist on gpu-a: check its spelling, `workdir` and PATH there",
+    ]
+
+
+def test_a_lost_host_has_no_log() -> None:
+    lost = classify(Ending(HostLost("gpu-a", "gone"), stopped=False))
+
+    assert report(lost, "worker-1.log") == ["host gpu-a was lost: gone"]

@@ -1,0 +1,310 @@
+"""The console, with real pipes and a real terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.cluster import Task
+from launcher.lines import final_state
+from launcher.logs import BAR_INTERVAL, Console, WorkerText
+from launcher.terminal import Look
+
+ZERO, ONE, TEN = Task("worker", 0), Task("worker", 1), Task("worker", 10)
+LOGS = {ZERO: "attempt-0/worker-0.log", ONE: "attempt-0/worker-1.log"}
+NOTICE = b"I0000 00:00:1795179917.003950    4349 port.cc:153] oneDNN custom operations are on.\n"
+PATIENCE = 30.0
+"""Seconds until a test that waits for something gives up."""
+
+
+class Screen:
+    """The reading end of an output: everything that was written to it, once it is closed."""
+
+    def __init__(self, writer: int, reader: int) -> None:
+        self.writer, self.reader = writer, reader
+        self._content = bytearray()
+        self._thread = threading.Thread(target=self._read)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def text(self) -> bytes:
+        """Close the output; return all that was written to it."""
+        self.close_writer()
+        if not self._thread.ident:
+            self.start()
+        self._thread.join(PATIENCE)
+        return bytes(self._content)
+
+    def close_writer(self) -> None:
+        """No more is written from here."""
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
+
+    def close_reader(self) -> None:
+        """Nobody reads any more."""
+        if self.reader >= 0:
+            os.close(self.reader)
+            self.reader = -1
+
+    def _read(self) -> None:
+        with suppress(OSError):  # EIO: a terminal whose other end is closed
+            while data := os.read(self.reader, 1 << 16):
+                self._content += data
+
+
+@pytest.fixture
+def screen() -> Iterator[Callable[..., Screen]]:
+    screens: list[Screen] = []
+
+    def opened(terminal: bool = False, reading: bool = True) -> Screen:
+        reader, writer = pty.openpty() if terminal else os.pipe()
+        screens.append(Screen(writer, reader))
+        if reading:
+            screens[-1].start()
+        return screens[-1]
+
+    yield opened
+    for one in screens:
+        one.text()
+        one.close_reader()
+
+
+Opened = Callable[..., Screen]
+
+
+def nothing(task: Task, count: int) -> None:
+    """Nobody counts."""
+
+
+def console(out: Screen, err: Screen, acknowledge: Callable[[Task, int], None] = nothing, **options: bool) -> Console:
+    made = Console(acknowledge, environ={"TERM": "xterm"}, stdout=out.writer, stderr=err.writer, **options)
+    made.begin(LOGS)
+    return made
+
+
+def test_each_line_names_its_worker(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err)
+    shown.write(ZERO, b"one\ntw")
+    shown.write(ONE, b"other\n")
+    shown.write(ZERO, b"o\nlast")
+    shown.end(ZERO)
+    assert shown.close(PATIENCE)
+    assert out.text() == b"[worker 0] one\n[worker 1] other\n[worker 0] two\n[worker 0] last\n"
+    assert err.text() == b""
+
+
+def test_lines_of_names_of_different_length_are_aligned(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err)
+    shown.begin({ZERO: "log", TEN: "log"})
+    shown.write(ZERO, b"a\n")
+    shown.write(TEN, b"b\n")
+    assert shown.close(PATIENCE)
+    assert out.text() == b"[worker 0]  a\n[worker 10] b\n"
+
+
+def test_the_launchers_own_lines_go_to_stderr(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err)
+    shown.say("two lines\nof ours: \udcff")
+    assert shown.close(PATIENCE)
+    assert (out.text(), err.text()) == (b"", b"[launch] two lines\n[launch] of ours: \xff\n")
+
+
+def test_on_one_file_the_order_is_kept(screen: Opened) -> None:
+    both = screen()
+    shown = console(both, both)
+    for n in range(100):
+        shown.write(ZERO, b"%d\n" % n)
+        shown.say(str(n))
+    assert shown.close(PATIENCE)
+    assert both.text() == b"".join(b"[worker 0] %d\n[launch] %d\n" % (n, n) for n in range(100))
+
+
+def test_quiet_shows_the_chief_and_errors_and_acknowledges_all(screen: Opened) -> None:
+    out, err = screen(), screen()
+    acknowledged: SimpleQueue[tuple[Task, int]] = SimpleQueue()
+    shown = console(out, err, lambda *what: acknowledged.put(what), quiet=True)
+    shown.write(ONE, b"unseen\n")
+    shown.write(ZERO, b"chief\n")
+    shown.end(ONE)
+    shown.say("unseen")
+    shown.say("wrong", error=True)
+    assert shown.close(PATIENCE)
+    assert (out.text(), err.text()) == (b"[worker 0] chief\n", b"[launch] wrong\n")
+    assert [acknowledged.get(timeout=PATIENCE) for _ in range(2)] == [(ONE, 7), (ZERO, 6)]
+
+
+def test_a_terminal_shows_a_colour_for_each_worker(screen: Opened) -> None:
+    tty = screen(terminal=True)
+    shown = console(tty, tty)
+    shown.write(ZERO, b"a\n")
+    shown.write(ONE, b"\x1b[31mred \x1b[2J\n")
+    shown.say("bad", error=True)
+    assert shown.close(PATIENCE)
+    assert tty.text() == (
+        b"\x1b[36m[worker 0]\x1b[0m a\r\n"
+        b"\x1b[33m[worker 1]\x1b[0m \x1b[31mred \x1b[0m\r\n"
+        b"\x1b[1;31m[launch]\x1b[0m bad\r\n"
+    )
+
+
+def test_no_color_holds_on_a_terminal(screen: Opened) -> None:
+    tty = screen(terminal=True)
+    shown = console(tty, tty, no_color=True)
+    shown.write(ZERO, b"\x1b[31mred\x1b[0m\n")
+    assert shown.close(PATIENCE)
+    assert tty.text() == b"[worker 0] red\r\n"
+
+
+def test_startup_notices_are_dim_on_a_terminal(screen: Opened) -> None:
+    tty = screen(terminal=True)
+    shown = console(tty, tty)
+    shown.write(ZERO, NOTICE + b"Epoch 1\n")
+    assert shown.close(PATIENCE)
+    dimmed = b"\x1b[36m[worker 0]\x1b[0m \x1b[2m" + NOTICE[:-1] + b"\x1b[0m\r\n"
+    assert tty.text() == dimmed + b"\x1b[36m[worker 0]\x1b[0m Epoch 1\r\n"
+
+
+def test_startup_notices_are_folded_in_a_pipe(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err)
+    shown.write(ZERO, NOTICE * 3 + b"Epoch 1\n" + NOTICE)
+    assert shown.close(PATIENCE)
+    note = b"[worker 0] (TensorFlow's start-up notices are left out here; all are in attempt-0/worker-0.log)\n"
+    assert out.text() == note + b"[worker 0] Epoch 1\n"
+
+
+def test_startup_notices_can_be_asked_for(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err, show_noise=True)
+    shown.write(ZERO, NOTICE)
+    assert shown.close(PATIENCE)
+    assert out.text() == b"[worker 0] " + NOTICE
+
+
+def test_nobody_waits_for_a_stopped_reader(screen: Opened) -> None:
+    out, err = screen(reading=False), screen()
+    acknowledged: SimpleQueue[int] = SimpleQueue()
+    shown = console(out, err, lambda _, count: acknowledged.put(count))
+    line = b"x" * 99 + b"\n"
+    for _ in range(64):
+        shown.write(ZERO, line * 1000)
+    shown.say("seen at once", error=True)
+    assert not shown.drain(0.1)
+    assert acknowledged.qsize() < 64
+    out.start()
+    assert shown.close(PATIENCE)
+    assert err.text() == b"[launch] seen at once\n"
+    assert out.text() == (b"[worker 0] " + line) * 64_000
+    assert sum(acknowledged.get(timeout=PATIENCE) for _ in range(64)) == 64 * 1000 * len(line)
+
+
+def test_a_stuck_reader_can_be_abandoned(screen: Opened) -> None:
+    out, err = screen(reading=False), screen()
+    shown = console(out, err)
+    shown.write(ZERO, b"x\n" * 1_000_000)
+    assert not shown.close(0.05)
+    out.close_reader()
+    assert shown.close(PATIENCE)
+
+
+def test_the_run_goes_on_when_nobody_reads(screen: Opened) -> None:
+    out, err = screen(reading=False), screen()
+    acknowledged: SimpleQueue[int] = SimpleQueue()
+    out.close_reader()
+    shown = console(out, err, lambda _, count: acknowledged.put(count))
+    for _ in range(3):
+        shown.write(ZERO, b"line\n")
+    assert shown.close(PATIENCE)
+    assert [acknowledged.get(timeout=PATIENCE) for _ in range(3)] == [5, 5, 5]
+    said = err.text()
+    assert said.count(b"\n") == 1
+    assert b"stdout is closed" in said
+
+
+def test_a_full_disk_behind_stdout_is_told(screen: Opened) -> None:
+    err = screen()
+    with Path("/dev/full").open("wb") as full:
+        shown = Console(nothing, environ={}, stdout=full.fileno(), stderr=err.writer)
+        shown.begin(LOGS)
+        shown.write(ZERO, b"line\n")
+        assert shown.close(PATIENCE)
+    assert b"No space left" in err.text()
+
+
+def test_a_non_blocking_output_gets_all(screen: Opened) -> None:
+    out, err = screen(reading=False), screen()
+    os.set_blocking(out.writer, False)
+    shown = console(out, err)
+    shown.write(ZERO, b"x\n" * 100_000)
+    assert not shown.drain(0.05)
+    out.start()
+    assert shown.close(PATIENCE)
+    assert out.text() == b"[worker 0] x\n" * 100_000
+
+
+def test_a_new_attempt_starts_afresh(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err)
+    shown.write(ZERO, b"cut off")
+    shown.end(ZERO)
+    shown.begin({ZERO: "attempt-1/worker-0.log"})
+    shown.write(ZERO, NOTICE)
+    assert shown.close(PATIENCE)
+    assert out.text().splitlines()[0] == b"[worker 0] cut off"
+    assert b"attempt-1/worker-0.log" in out.text()
+
+
+def test_a_long_running_bar_shows_signs_of_life() -> None:
+    text = WorkerText(b"> ", Look(), "log")
+    assert text.feed(b"\r1/9\r2/9", now=0.0) == b""
+    assert text.feed(b"\r3/9\r", now=BAR_INTERVAL / 2) == b""
+    assert text.feed(b"4/9\b\b\b\r5/9", now=BAR_INTERVAL) == b"> 4/9\n"
+    assert text.feed(b"\r6/9", now=BAR_INTERVAL + 1) == b""
+    assert text.feed(b"\r9/9\nnext\n", now=BAR_INTERVAL + 2) == b"> 9/9\n> next\n"
+
+
+PIECES = st.sampled_from(
+    [b"line\n", b"\r\n", b"bar\r", b"\xc3", b"\xa9\n", b"partial", b"\x00", NOTICE, b"\n", b"I0000"]
+)
+BINARY = st.binary(max_size=20).filter(lambda data: b"\x1b" not in data)
+READS = st.lists(st.tuples(st.sampled_from([ZERO, ONE]), st.one_of(PIECES, BINARY)), max_size=40)
+
+
+@given(READS)
+def test_no_read_splices_or_loses_a_line(reads: list[tuple[Task, bytes]]) -> None:
+    texts = {task: WorkerText(f"[{task}] ".encode(), Look(), "log", show_noise=True) for task in (ZERO, ONE)}
+    shown = b"".join(texts[task].feed(data, now=0.0) for task, data in reads)
+    shown += b"".join(text.flush() for text in texts.values())
+    for task in texts:
+        prefix = f"[{task}] ".encode()
+        got = [line.removeprefix(prefix) for line in shown.split(b"\n") if line.startswith(prefix)]
+        raw = b"".join(data for who, data in reads if who == task)
+        lines = raw.split(b"\n")
+        expected = [final_state(line) for line in (lines if lines[-1] else lines[:-1])]
+        assert got == expected
+    assert all(line.startswith(b"[worker ") for line in shown.split(b"\n")[:-1])
+
+
+@given(st.lists(PIECES, max_size=30), st.lists(st.integers(0, 400), max_size=6), st.booleans())
+def test_the_console_is_the_same_for_every_chunking(pieces: list[bytes], cuts: list[int], colour: bool) -> None:
+    raw = b"".join(pieces)
+    edges = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
+    whole, parts = (WorkerText(b"> ", Look(terminal=True, colour=colour), "log") for _ in range(2))
+    in_parts = b"".join(parts.feed(raw[a:b], now=0.0) for a, b in pairwise(edges)) + parts.flush()
+    assert in_parts == whole.feed(raw, now=0.0) + whole.flush()

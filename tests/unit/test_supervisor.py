@@ -1,0 +1,303 @@
+"""Histories of events replayed into the real loop, on a clock of their own; what the hosts are told is compared."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from queue import Empty
+
+import pytest
+
+from launcher import events
+from launcher.cluster import ClusterSpec, Task
+from launcher.cluster_file import Timeouts
+from launcher.plan import AttemptPlan, TaskPlan
+from launcher.supervisor import AttemptResult, Stop, supervise
+
+W0, W1, CHIEF, PS, EVALUATOR = (Task(*each) for each in (("worker", 0), ("worker", 1), ("chief", 0), ("ps", 0), ("evaluator", 0)))
+TIMEOUTS = Timeouts(start=10, stall=100, grace=30, failure_grace=2, lease=15)
+COLLATERAL = b"""\
+Traceback (most recent call last):
+  File "/home/user/train.py", line 9, in <module>
+    step()
+tensorflow.python.framework.errors_impl.UnavailableError: Collective ops is aborted by: Socket closed
+The error could be from a previous operation. Restart your program to reset. [Op:CollectiveReduceV2]
+"""
+OWN = b"""\
+Traceback (most recent call last):
+  File "/home/user/train.py", line 9, in <module>
+    raise ValueError("bad label")
+ValueError: bad label
+"""
+
+
+@dataclass
+class Script:
+    """An inbox whose events come at set times, and hosts that write down what they are told and when."""
+
+    history: Sequence[tuple[float, events.Event]]
+    now: float = 0.0
+    told: list[tuple[float, Stop]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    beats: int = 0
+    next: int = 0
+
+    def get(self, timeout: float) -> events.Event:
+        if self.next < len(self.history) and self.history[self.next][0] <= self.now + timeout:
+            at, event = self.history[self.next]
+            self.next += 1
+            self.now = max(self.now, at)
+            return event
+        assert self.next < len(self.history), f"the history ends at {self.now} and the gang is not over"
+        self.now += timeout
+        raise Empty
+
+    def start(self, plan: AttemptPlan) -> None:
+        assert plan.tasks
+
+    def stop(self, signal: int, grace: float) -> None:
+        self.told.append((round(self.now, 3), Stop(signal, grace)))
+
+    def beat(self) -> None:
+        self.beats += 1
+
+
+def plan_of(*tasks: Task) -> AttemptPlan:
+    address = "127.0.0.1:2222"
+    plans = [TaskPlan(task, "localhost", address, ("true",), "/", {}, "log", "progress") for task in tasks]
+    return AttemptPlan(0, ClusterSpec(dict.fromkeys(tasks, address)), tuple(plans))
+
+
+def replay(plan: AttemptPlan, *history: tuple[float, events.Event]) -> tuple[AttemptResult, Script]:
+    script = Script(history)
+    result = supervise(plan, TIMEOUTS, script, script, lambda event: None, script.said.append, lambda: script.now)  # type: ignore[arg-type]
+    assert script.next == len(history), f"over before {history[script.next]}"
+    return result, script
+
+
+def started(task: Task, at: float = 0.0) -> tuple[float, events.Event]:
+    return at, events.TaskStarted("localhost", task, 100)
+
+
+def exited(at: float, task: Task, code: int | None = 0, signal: int | None = None, tail: bytes = b"") -> tuple[float, events.Event]:
+    return at, events.TaskExited("localhost", task, code, signal, False, tail)
+
+
+def emptied(at: float, *tasks: Task) -> list[tuple[float, events.Event]]:
+    return [(at, events.HostEmpty("localhost")), *((at, events.LogEnded("localhost", task)) for task in tasks)]
+
+
+def interrupted(at: float, number: int = signal.SIGINT) -> tuple[float, events.Event]:
+    return at, events.Interrupted(number)
+
+
+TWO = plan_of(W0, W1)
+BOTH_STARTED = (started(W0), started(W1))
+
+
+def test_it_succeeds_when_every_worker_exits_zero_and_then_clears_what_they_left() -> None:
+    result, script = replay(TWO, *BOTH_STARTED, exited(5, W0), exited(6, W1), *emptied(6, W0, W1))
+    assert result.succeeded
+    assert script.told == [(6, Stop(signal.SIGTERM, 2))]
+    assert script.said == []
+
+
+def test_one_worker_that_is_done_does_not_stop_the_other() -> None:
+    result, script = replay(TWO, *BOTH_STARTED, exited(1, W0), exited(50, W1), *emptied(50, W0, W1))
+    assert result.succeeded
+    assert script.told == [(50, Stop(signal.SIGTERM, 2))]
+
+
+def test_a_killed_worker_stops_the_gang_after_a_short_settling() -> None:
+    result, script = replay(
+        TWO, *BOTH_STARTED, exited(5, W0, None, 9), exited(5.06, W1, None, 15), *emptied(5.06, W0, W1)
+    )
+    assert not result.succeeded
+    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+
+
+def test_all_dead_is_stopped_at_once_without_settling() -> None:
+    _, script = replay(TWO, *BOTH_STARTED, exited(5, W0, 3), exited(5.01, W1, 3), *emptied(5.02, W0, W1))
+    assert script.told == [(5.01, Stop(signal.SIGTERM, 2))]
+
+
+def test_a_mere_complaint_about_a_peer_leaves_the_peer_time_to_die_of_its_own_error() -> None:
+    result, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        exited(5, W0, 1, tail=COLLATERAL),
+        exited(6, W1, 1, tail=OWN),
+        *emptied(6, W0, W1),
+    )
+    assert [ending.stopped for ending in result.endings] == [False, False]
+    assert script.told == [(6, Stop(signal.SIGTERM, 2))]
+
+
+def test_a_complaint_whose_peer_never_dies_stops_the_gang_in_the_end() -> None:
+    _, script = replay(
+        TWO, *BOTH_STARTED, exited(5, W0, 1, tail=COLLATERAL), exited(9, W1, None, 9), *emptied(9, W0, W1)
+    )
+    assert script.told[0] == (7, Stop(signal.SIGTERM, 2))
+
+
+def test_a_peers_complaint_after_the_chiefs_success_is_no_failure() -> None:
+    result, _ = replay(TWO, *BOTH_STARTED, exited(5, W0), exited(6, W1, 1, tail=COLLATERAL), *emptied(6, W0, W1))
+    assert result.succeeded
+
+
+def test_a_workers_own_failure_after_the_chiefs_success_is_a_failure() -> None:
+    result, _ = replay(TWO, *BOTH_STARTED, exited(5, W0), exited(6, W1, 1, tail=OWN), *emptied(6, W0, W1))
+    assert not result.succeeded
+
+
+def test_the_first_interrupt_passes_the_signal_on_with_the_full_grace() -> None:
+    result, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        interrupted(5),
+        exited(6, W0, None, 2),
+        exited(6.5, W1, None, 2),
+        *emptied(6.5, W0, W1),
+    )
+    assert result.interrupted == signal.SIGINT
+    assert not result.succeeded
+    assert script.told[0] == (5, Stop(signal.SIGINT, 30))
+
+
+def test_sigterm_and_sighup_reach_the_workers_as_sigterm() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        result, script = replay(
+            TWO, *BOTH_STARTED, interrupted(5, number), exited(6, W0), exited(6, W1), *emptied(6, W0, W1)
+        )
+        assert result.interrupted == number
+        assert script.told[0] == (5, Stop(signal.SIGTERM, 30))
+
+
+def test_the_grace_becomes_short_once_a_peer_is_gone() -> None:
+    _, script = replay(
+        TWO, *BOTH_STARTED, interrupted(5), exited(6, W0, 1), exited(8, W1, None, 9), *emptied(8, W0, W1)
+    )
+    assert (6, Stop(0, 2)) in script.told
+
+
+def test_what_outlives_all_workers_of_an_interrupted_gang_is_told_to_end() -> None:
+    _, script = replay(TWO, *BOTH_STARTED, interrupted(5), exited(6, W0, 1), exited(6, W1, 1), *emptied(8, W0, W1))
+    assert script.told[-1] == (6, Stop(signal.SIGTERM, 2))
+
+
+def test_the_second_interrupt_kills_at_once() -> None:
+    _, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        interrupted(5),
+        interrupted(7),
+        exited(7, W0, None, 9),
+        exited(7, W1, None, 9),
+        *emptied(7, W0, W1),
+    )
+    assert (7, Stop(signal.SIGKILL, 0)) in script.told
+
+
+def test_an_interrupt_while_logs_are_still_coming_gives_up_waiting_for_them() -> None:
+    result, _ = replay(
+        TWO, *BOTH_STARTED, exited(5, W0), exited(5, W1), (5, events.HostEmpty("localhost")), interrupted(6)
+    )
+    assert result.interrupted == signal.SIGINT
+
+
+def test_an_attempt_is_over_only_when_every_log_has_arrived() -> None:
+    replay(
+        TWO,
+        *BOTH_STARTED,
+        exited(5, W0),
+        exited(5, W1),
+        (5, events.HostEmpty("localhost")),
+        (60, events.LogEnded("localhost", W0)),
+        (70, events.LogEnded("localhost", W1)),
+    )
+
+
+def test_a_worker_that_cannot_be_started_stops_the_others_at_once() -> None:
+    result, script = replay(
+        TWO,
+        started(W0),
+        (1, events.TaskStartFailed("localhost", W1, "no such file")),
+        exited(1.1, W0, None, 15),
+        *emptied(1.1, W0),
+    )
+    assert not result.succeeded
+    assert script.told[0] == (1, Stop(signal.SIGTERM, 2))
+    assert script.said[0] == "worker 1 could not be started: no such file"
+
+
+def test_a_gang_that_does_not_start_in_time_is_stopped() -> None:
+    result, script = replay(TWO, started(W0), exited(10.5, W0, None, 15), *emptied(10.5, W0))
+    assert script.told[0] == (10, Stop(signal.SIGTERM, 2))
+    assert result.endings[0].event == events.TimedOut("localhost", W1, "start", 10)
+
+
+def test_a_gang_that_reported_steps_and_then_none_for_the_stall_time_is_stopped() -> None:
+    result, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        (20, events.ProgressMade("localhost", W0, b"{}")),
+        (70, events.ProgressMade("localhost", W1, b"{}")),
+        exited(171, W0, None, 15),
+        exited(171, W1, None, 15),
+        *emptied(171, W0, W1),
+    )
+    assert script.told[0] == (170, Stop(signal.SIGTERM, 2))
+    assert result.endings[0].event == events.TimedOut("localhost", W0, "stall", 100)
+
+
+def test_a_program_that_reports_no_steps_never_stalls() -> None:
+    result, _ = replay(TWO, *BOTH_STARTED, exited(5000, W0), exited(5000, W1), *emptied(5000, W0, W1))
+    assert result.succeeded
+
+
+def test_a_lost_host_ends_the_attempt_without_waiting_for_what_was_on_it() -> None:
+    result, script = replay(TWO, *BOTH_STARTED, (5, events.HostLost("localhost", "killed")))
+    assert not result.succeeded
+    assert script.said[0] == "localhost was lost: killed"
+
+
+@pytest.mark.parametrize("service", [PS, EVALUATOR])
+def test_a_service_is_stopped_once_chief_and_workers_are_done(service: Task) -> None:
+    plan = plan_of(CHIEF, W0, service)
+    result, script = replay(
+        plan,
+        *(started(task) for task in (CHIEF, W0, service)),
+        exited(5, CHIEF),
+        exited(6, W0),
+        exited(6.1, service, None, 15),
+        *emptied(6.1, CHIEF, W0, service),
+    )
+    assert result.succeeded
+    assert script.told[0] == (6, Stop(signal.SIGTERM, 2))
+
+
+def test_a_service_that_fails_while_training_goes_on_fails_the_run() -> None:
+    plan = plan_of(W0, PS)
+    result, script = replay(
+        plan, started(W0), started(PS), exited(5, PS, 1, tail=OWN), exited(5.2, W0, None, 15), *emptied(5.2, W0, PS)
+    )
+    assert not result.succeeded
+    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+
+
+def test_agents_hear_from_the_launcher_several_times_a_lease() -> None:
+    _, script = replay(TWO, *BOTH_STARTED, exited(150, W0), exited(150, W1), *emptied(150, W0, W1))
+    assert script.beats >= 150 / TIMEOUTS.lease * 4
+
+
+def test_processes_that_cannot_be_killed_are_named() -> None:
+    _, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        exited(5, W0),
+        exited(5, W1),
+        (16, events.ProcessesSurvived("localhost", (41, 42))),
+        *emptied(16, W0, W1),
+    )
+    assert script.said == ["localhost: these processes could not be killed: 41, 42"]

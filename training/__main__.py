@@ -1,0 +1,7 @@
+"""`python -m training`."""
+
+from __future__ import annotations
+
+from training.cli import main
+
+main()

@@ -1,0 +1,96 @@
+"""What happens between the steps of a run: the chief's log, step reports, checkpoints."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from training.errors import TrainingError
+from training.models import steps_made
+
+SECONDS_BETWEEN_REPORTS = 0.5
+
+
+class EpochLog(keras.callbacks.Callback):  # type: ignore[misc]  # Keras carries no types
+    """One line an epoch: loss and accuracy on the training and the held-out examples, training steps a second."""
+
+    def __init__(self, epochs: int, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._epochs = epochs
+        self._say = say
+        self._started = self._last = 0.0
+        self._steps = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002, D102
+        self._started = time.monotonic()
+        self._steps = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002, D102
+        self._last = time.monotonic()
+        self._steps = batch + 1
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:  # noqa: D102
+        rate = self._steps / (self._last - self._started)
+        numbers = "  ".join(f"{name} {logs[name]:.4f}" for name in ("loss", "accuracy", "val_loss", "val_accuracy"))
+        self._say(f"epoch {epoch + 1:>{len(str(self._epochs))}}/{self._epochs}  {numbers}  {rate:.1f} steps/s")
+
+
+class StepReports(keras.callbacks.Callback):  # type: ignore[misc]
+    """Appends `{"step", "epoch", "loss"}` to a file, one JSON object a line, at most two a second."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._epoch = 0
+        self._step = 0
+        self._next = 0.0
+
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002, D102
+        self._step = steps_made(self.model)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002, D102
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:  # noqa: ARG002, D102
+        self._step += 1
+        if time.monotonic() >= self._next:
+            self._report(float(logs["loss"]))
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: D102
+        if logs:
+            self._report(float(logs["loss"]))
+
+    def _report(self, loss: float) -> None:
+        self._next = time.monotonic() + SECONDS_BETWEEN_REPORTS
+        line = json.dumps({"step": self._step, "epoch": self._epoch, "loss": loss if math.isfinite(loss) else None})
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc]
+    """Saves after every `every`-th epoch and after the last one; stops a run whose loss is no number, unsaved."""
+
+    def __init__(self, save: Callable[[int], None], every: int, epochs: int) -> None:
+        super().__init__()
+        self._save = save
+        self._every = every
+        self._epochs = epochs
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
+        """Check the loss, then save.
+
+        Raises:
+            TrainingError: the loss is infinite or not a number.
+        """
+        done = epoch + 1
+        if not math.isfinite(logs["loss"]):
+            step = steps_made(self.model)
+            raise TrainingError(f"the loss is {logs['loss']} in epoch {done} (step {step}); lower --learning-rate")
+        if done % self._every == 0 or done == self._epochs:
+            self._save(done)

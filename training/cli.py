@@ -1,0 +1,62 @@
+"""The options of `python -m training`; errors become plain messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from training.config import MAX_EPOCHS, TrainingConfig, default_output_dir
+from training.errors import TrainingError
+from training.interrupt import interrupted, leave, watch_for_interrupts
+from training.models import MODELS
+from training.tf_config import read_place
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100})
+@click.option("--model", type=click.Choice(sorted(MODELS)), default="digits_cnn", help="What to train.")
+@click.option("--epochs", type=click.IntRange(1, MAX_EPOCHS), default=20, help="Epochs in all, resumed ones included.")
+@click.option("--batch-size", type=int, help="Examples per replica and step.  [default: 32]")
+@click.option("--global-batch-size", type=int, help="Examples of all replicas per step, instead of --batch-size.")
+@click.option("--learning-rate", type=float, default=1e-3, help="Step size of the Adam optimizer.")
+@click.option("--seed", type=int, default=0, help="Decides the split, the order of the examples and the first weights.")
+@click.option(
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    help="Where checkpoints, TensorBoard logs and exports go; a run found there is resumed.  "
+    "[default: $LAUNCH_OUTPUT_DIR, else ./output]",
+)
+@click.option("--checkpoint-every", type=int, default=1, help="Epochs between two checkpoints.")
+@click.option("--keep-checkpoints", type=int, default=3, help="How many of the newest checkpoints to keep.")
+def command(output_dir: Path | None, **options: Any) -> None:
+    """Train an image classifier on handwritten digits.
+
+    One process trains alone; with TF_CONFIG set, as `launch` does, all workers train one model together.
+    """
+    config = TrainingConfig(output_dir=output_dir or default_output_dir(os.environ), **options)
+    read_place(os.environ)
+    # TensorFlow takes seconds to import: --help and a wrong option must not wait for it.
+    from training.fit import train
+
+    train(config)
+
+
+def main() -> NoReturn:
+    """Run the command; the exit code is 0, 1 (training failed), 2 (usage) or 130 (interrupted)."""
+    watch_for_interrupts("interrupted; the same command goes on from the newest checkpoint")
+    try:
+        command(prog_name="python -m training", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except TrainingError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.exit_code)
+    except BaseException:
+        if interrupted.is_set():
+            leave()
+        raise
+    sys.exit(0)

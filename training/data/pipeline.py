@@ -1,0 +1,53 @@
+"""The examples as `tf.data` pipelines, one a worker, through `strategy.distribute_datasets_from_function`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from training.data.digits import Examples
+from training.data.order import Indices, local_batches, validation_pieces
+
+
+def training_dataset(strategy: Any, examples: Examples, steps: Indices) -> Any:
+    """Endless batches (images, labels); `steps` [steps, global_batch] names the examples of each step."""
+
+    def worker_dataset(context: Any) -> Any:
+        batches = local_batches(steps, context.num_replicas_in_sync, local_replicas(context))
+        images, labels = map(tf.constant, examples)
+        dataset = tf.data.Dataset.from_tensor_slices(batches)
+        return endless(dataset.map(lambda batch: (tf.gather(images, batch), tf.gather(labels, batch))))
+
+    return strategy.distribute_datasets_from_function(worker_dataset)
+
+
+def validation_dataset(strategy: Any, examples: Examples, steps: int) -> Any:
+    """Batches (images, labels) that go through all `examples` once in `steps` steps, then again."""
+
+    def worker_dataset(context: Any) -> Any:
+        local = local_replicas(context)
+        pieces = validation_pieces(len(examples.labels), context.num_replicas_in_sync, local, steps)
+        images, labels = map(tf.constant, examples)
+        dataset = tf.data.Dataset.from_tensor_slices(pieces)
+        return endless(dataset.map(lambda piece: (images[piece[0] : piece[1]], labels[piece[0] : piece[1]])))
+
+    return strategy.distribute_datasets_from_function(worker_dataset)
+
+
+def local_replicas(context: Any) -> range:
+    """The replicas that one worker's pipeline feeds, by their number in the whole cluster."""
+    each = context.num_replicas_in_sync // context.num_input_pipelines
+    return range(context.input_pipeline_id * each, (context.input_pipeline_id + 1) * each)
+
+
+def endless(dataset: Any) -> Any:
+    """Repeat and prefetch.
+
+    An endless dataset spares the workers a vote on "is there another batch?" before every step. Without
+    autotuning, tf.data starts no optimizer thread, and nothing has to wait for its sleep when an iterator ends.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.deterministic = True
+    return dataset.repeat().prefetch(2).with_options(options)

@@ -1,0 +1,182 @@
+"""A training run with `Model.fit`, told from top to bottom."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from training.callbacks import EpochLog, SaveCheckpoints, StepReports
+from training.checkpoint import Checkpoints
+from training.config import TrainingConfig
+from training.data.digits import Examples, load_digits
+from training.data.order import run_steps, split, steps_per_epoch, validation_steps
+from training.data.pipeline import training_dataset, validation_dataset
+from training.errors import UsageError
+from training.export import export_model
+from training.models import MODELS
+from training.strategy import build_strategy, wait_for_all
+from training.tf_config import Place, read_place
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """How the examples of a run are shared out."""
+
+    replicas: int
+    global_batch: int
+    steps: int
+    """Training steps an epoch."""
+    validation_steps: int
+
+
+def train(config: TrainingConfig, environ: Mapping[str, str] = os.environ) -> None:
+    """Train, or go on training, the model that `config` describes; every worker of the cluster calls this.
+
+    Raises:
+        UsageError: the configuration does not fit the cluster, the data or the output directory.
+        TrainingError: a checkpoint, an export or the loss went wrong.
+    """
+    place = read_place(environ)
+    say = print_line if place.is_chief else be_silent
+    if place.is_chief:
+        check_writable(config.output_dir)
+    strategy = build_strategy(place)
+    examples = load_digits()
+    training, held_out = (examples.take(part) for part in split(len(examples.labels), config.seed))
+    batches = share_out(config, strategy.num_replicas_in_sync, training, held_out)
+    model = compiled_model(config, strategy)
+    checkpoints = Checkpoints(
+        config.output_dir / "checkpoints", model, config.trajectory(batches.replicas), place, config.keep_checkpoints
+    )
+    done = checkpoints.restore(strategy)
+    say(opening(config, place, batches, done))
+    if done < config.epochs:
+        fit(config, strategy, model, training, held_out, batches, done, callbacks(config, place, checkpoints, environ))
+    if place.is_chief:
+        say(closing(config.output_dir, export_model(model, config.output_dir / "export", held_out.images), held_out))
+    wait_for_all(strategy)
+
+
+def share_out(config: TrainingConfig, replicas: int, training: Examples, held_out: Examples) -> Batches:
+    """Batch size and steps for `replicas` in sync."""
+    global_batch = config.replica_batch_size(replicas) * replicas
+    steps = steps_per_epoch(len(training.labels), global_batch)
+    return Batches(replicas, global_batch, steps, validation_steps(len(held_out.labels), replicas, global_batch))
+
+
+def compiled_model(config: TrainingConfig, strategy: Any) -> Any:
+    """The model with its loss and optimizer, its variables mirrored by the strategy and set by the seed."""
+    keras.utils.set_random_seed(config.seed)
+    with strategy.scope():
+        model = MODELS[config.model]()
+        model.compile(
+            optimizer=keras.optimizers.Adam(config.learning_rate),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+        model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def fit(
+    config: TrainingConfig,
+    strategy: Any,
+    model: Any,
+    training: Examples,
+    held_out: Examples,
+    batches: Batches,
+    done: int,
+    callbacks: list[Any],
+) -> None:
+    """Train from epoch `done` to the last one.
+
+    `steps_per_epoch` keeps one iterator for the whole run: destroying one costs time, and the order would start over.
+    """
+    steps = run_steps(len(training.labels), config.seed, range(done, config.epochs), batches.global_batch)
+    model.fit(
+        training_dataset(strategy, training, steps),
+        epochs=config.epochs,
+        initial_epoch=done,
+        steps_per_epoch=batches.steps,
+        validation_data=validation_dataset(strategy, held_out, batches.validation_steps),
+        validation_steps=batches.validation_steps,
+        callbacks=callbacks,
+        shuffle=False,
+        verbose=0,
+    )
+
+
+def callbacks(
+    config: TrainingConfig, place: Place, checkpoints: Checkpoints, environ: Mapping[str, str]
+) -> list[Any]:
+    """What every worker does between the steps, and what only the chief does."""
+    every_worker: list[Any] = [SaveCheckpoints(checkpoints.save, config.checkpoint_every, config.epochs)]
+    if reports := environ.get("LAUNCH_PROGRESS"):
+        every_worker.append(StepReports(Path(reports)))
+    if not place.is_chief:
+        return every_worker
+    tensorboard = keras.callbacks.TensorBoard(config.output_dir / "tensorboard", write_graph=False)
+    return [EpochLog(config.epochs, print_line), tensorboard, *every_worker]
+
+
+def check_writable(directory: Path) -> None:
+    """Make the output directory and try to write to it, before minutes of work depend on it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"the output directory {directory} cannot be written to ({error.strerror}); give another with --output-dir"
+        ) from error
+
+
+def opening(config: TrainingConfig, place: Place, batches: Batches, done: int) -> str:
+    """The chief's first line: what is about to happen, and where it is written."""
+    each = batches.global_batch // batches.replicas
+    return (
+        f"{config.model}: {plural(place.workers, 'worker')}, {plural(batches.replicas, 'replica')}, "
+        f"global batch {batches.global_batch} ({each} per replica), {plural(batches.steps, 'step')} an epoch; "
+        f"output in {config.output_dir.resolve()}" + resumption(config, batches, done)
+    )
+
+
+def resumption(config: TrainingConfig, batches: Batches, done: int) -> str:
+    """Say where a resumed run goes on."""
+    if not done:
+        return ""
+    point = f"\nfound a checkpoint after epoch {done} (step {done * batches.steps})"
+    if done >= config.epochs:
+        return f"{point}: nothing left to train with --epochs {config.epochs}; another --output-dir starts anew"
+    return f"{point}: going on with epoch {done + 1}"
+
+
+def closing(output_dir: Path, outputs: Any, held_out: Examples) -> str:
+    """The chief's last line: held-out accuracy of the exported model, and where everything is."""
+    right = int(np.sum(np.argmax(outputs, axis=1) == held_out.labels))
+    total = len(held_out.labels)
+    return (
+        f"held-out accuracy {right / total:.4f} ({right} of {total}); "
+        f"checkpoints/, tensorboard/ and export/ are in {output_dir.resolve()}"
+    )
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def print_line(line: str) -> None:
+    """Print without delay: a launcher or a pipe may be reading."""
+    print(line, flush=True)
+
+
+def be_silent(line: str) -> None:
+    """What a worker that is not the chief says."""

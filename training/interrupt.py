@@ -1,0 +1,53 @@
+"""Ctrl-C ends a worker promptly with exit code 130, also while it waits for its peers inside TensorFlow.
+
+Python runs signal handlers only between its own instructions, and a worker can wait in a collective for ever. The
+C level writes every signal to a pipe at once, though; a thread reads it, says one line and gives the
+main thread a moment to leave its `with` blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import NoReturn
+
+EXIT_INTERRUPTED = 130
+SECONDS_TO_UNWIND = 1.0
+
+interrupted = threading.Event()
+
+
+def watch_for_interrupts(say: str) -> None:
+    """From now on the first SIGINT ends the process within a second or so, after printing `say` to stderr.
+
+    Nothing changes where SIGINT is ignored, as a shell does for its background jobs. Call it in the main thread.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=wait_for_interrupt, args=(reader, say), name="interrupt", daemon=True).start()
+
+
+def wait_for_interrupt(reader: int, say: str) -> None:
+    """Read signal numbers until one is SIGINT, then end the process."""
+    while signal.SIGINT not in os.read(reader, 64):
+        pass
+    interrupted.set()
+    with suppress(OSError):  # whoever read our messages may have gone before us
+        os.write(sys.stderr.fileno(), f"{say}\n".encode())
+    time.sleep(SECONDS_TO_UNWIND)
+    leave()
+
+
+def leave() -> NoReturn:
+    """End at once: TensorFlow's own clean-up would wait for peers that are ending too."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(EXIT_INTERRUPTED)

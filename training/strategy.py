@@ -1,0 +1,42 @@
+"""The `tf.distribute` strategy of a run, and how its workers compare notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from training import keras_multiworker
+from training.devices import prepare_devices
+from training.tf_config import Place
+
+
+def build_strategy(place: Place) -> Any:
+    """MultiWorkerMirroredStrategy for two workers or more, else one that covers this process's devices.
+
+    Must run before TensorFlow has done anything else: the cluster is formed here, and every worker waits for all others.
+    """
+    gpus = prepare_devices()
+    if place.workers > 1:
+        keras_multiworker.enable()
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    return tf.distribute.MirroredStrategy(gpus) if len(gpus) > 1 else tf.distribute.get_strategy()
+
+
+def gather(strategy: Any, values: Sequence[int]) -> NDArray[np.int64]:
+    """Everybody's `values` [k], one row a replica: [replicas, k]. Every worker has to call this at the same point."""
+    row = tf.constant([list(values)], tf.int64)
+
+    @tf.function
+    def rows() -> Any:
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_gather(row, axis=0))
+
+    return np.asarray(strategy.experimental_local_results(rows())[0])
+
+
+def wait_for_all(strategy: Any) -> None:
+    """Return once every worker has come here. A worker that ends early takes its peers down with it."""
+    gather(strategy, [0])
