@@ -11,18 +11,17 @@ fork; each worker also dies with the agent by PR_SET_PDEATHSIG, should both be k
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
 import os
 import select
 import signal
-import socket
 import struct
 import sys
 import time
 
 if False:  # names for type checkers only: typing costs start-up time
+    import socket
     from collections.abc import Iterator
     from typing import Any, NoReturn
 
@@ -83,6 +82,8 @@ class Decoder:
 # ---------------------------------------------------------------- the process tree
 def prctl(option: int, argument: int | bytes) -> None:
     """Set an option of this process; a kernel without it leaves things as they are."""
+    import ctypes  # here, and socket below: the launcher, which imports this file for its framing, needs neither
+
     libc = ctypes.CDLL(None)
     libc.prctl(option, ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument), 0, 0, 0)
 
@@ -167,6 +168,8 @@ def hold_port(port: int) -> socket.socket:
     Raises:
         OSError: the port is taken.
     """
+    import socket
+
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         held.bind(("0.0.0.0", port))
@@ -286,7 +289,7 @@ def exec_worker(job: dict[str, Any], agent: int, log_fd: int, error_write: int) 
         if os.getppid() != agent:
             os._exit(127)
         # an ignored or blocked signal (nohup, a shell's `&`) is inherited through exec and would make a worker deaf
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         null = os.open(os.devnull, os.O_RDONLY)
@@ -383,7 +386,7 @@ class Agent:
         self.lease_until = time.monotonic() + lease
         facts: dict[str, Any] = {
             "python": ".".join(map(str, sys.version_info[:3])),
-            "hostname": socket.gethostname(),
+            "hostname": os.uname().nodename,
             "pid": os.getpid(),
             "guard": os.getppid(),
             "cpus": len(os.sched_getaffinity(0)),
@@ -564,10 +567,13 @@ def guard(agent: int) -> NoReturn:
     prctl(PR_SET_NAME, b"launch-guard")
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: os.kill(agent, signal.SIGTERM))
+        signal.signal(number, lambda *_: send_signal([agent], signal.SIGTERM))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
+    os.waitid(os.P_PID, agent, os.WEXITED | os.WNOWAIT)  # not reaped yet: its pid is still its own
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(agent, 0)
     left = kill_descendants()
     if left:
@@ -577,6 +583,8 @@ def guard(agent: int) -> NoReturn:
 
 def main() -> None:
     """Split into guard and agent; greet; serve."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # what the parent blocked or ignored is inherited
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     guard_gone, guard_lives = os.pipe()
     agent = os.fork()

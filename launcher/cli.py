@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -10,7 +11,9 @@ from typing import Any, NoReturn
 import click
 
 from launcher import __version__
-from launcher.errors import EXIT_USAGE, LaunchError, UsageError
+from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageError
+
+STDERR = 2
 
 EPILOG = """\b
 COMMAND is any program. `python` in front means the host's own Python; `train.py ...` means `python train.py ...`.
@@ -103,13 +106,16 @@ def _assignment(text: str) -> tuple[str, str]:
 
 def main() -> NoReturn:
     """The console script: exceptions become exit codes."""
+    begin_clean()
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
         del arguments[0]
     try:
         launch.main(arguments, prog_name="launch", standalone_mode=False)
+    except ClusterFileError as error:
+        leave(error.exit_code, str(error))  # file:line:column comes first in a line, where editors look for it
     except LaunchError as error:
-        leave(error.exit_code, str(error))
+        leave(error.exit_code, "\n".join(f"launch: {line}" for line in str(error).splitlines()))
     except click.ClickException as error:
         error.show()
         leave(EXIT_USAGE)
@@ -118,8 +124,17 @@ def main() -> NoReturn:
     leave(0)
 
 
+def begin_clean() -> None:
+    """Undo what a parent can hand on to our harm: closed standard streams, ignored or blocked signals."""
+    while (spare := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        pass
+    os.close(spare)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def leave(code: int, complaint: str = "") -> NoReturn:
     """End the process with a code, a complaint on stderr before it."""
     if complaint:
-        click.echo("\n".join(f"launch: {line}" for line in complaint.splitlines()), err=True)
+        click.echo(complaint, err=True)
     raise SystemExit(code)

@@ -1,7 +1,7 @@
 """Whether a failure only tells that a peer had gone, and which one. Pure.
 
-Most words were seen in recorded runs (tests/unit/failure_tails); "different incarnation", "coordination service ... error"
-and "failed to connect to all addresses" are from public issue threads and wait for a recording.
+Most words were seen in recorded runs (tests/unit/failure_tails). "different incarnation", "coordination service ...
+error" and "failed to connect to all addresses" are from public issue threads and wait for a recording.
 """
 
 from __future__ import annotations

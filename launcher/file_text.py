@@ -17,8 +17,8 @@ MAX_MISTAKES = 100
 UNREAD: Any = type("Unread", (), {"__repr__": lambda _: "UNREAD"})()
 """Stands for a value that is wrong; the mistake has been noted."""
 
-# What YAML 1.1 allows in a file, section 5.1, turned round.
-_NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What YAML 1.1 does not allow in a file, section 5.1. (All that it does allow, turned round, takes 18 ms to compile.)
+_NOT_PRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]|\ufffe|\uffff")
 
 
 class Placed(Protocol):

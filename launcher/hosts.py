@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from launcher import events
-from launcher.cluster import ClusterSpec, Task
+from launcher.cluster import ClusterSpec, Task, dialled_at
 from launcher.cluster_file import LOCALHOST, Host
 from launcher.errors import HostError
 from launcher.free_ports import free_ports
@@ -111,10 +111,11 @@ class Hosts:
 
 def cluster_spec(hosts: Iterable[Host], ports: Mapping[str, Mapping[Task, int]]) -> ClusterSpec:
     """Who listens where, from each host's ports."""
-    return ClusterSpec({task: f"{_address(host)}:{port}" for host in hosts for task, port in ports[host.name].items()})
+    return ClusterSpec(
+        {task: dialled_at(_address(host), port) for host in hosts for task, port in ports[host.name].items()}
+    )
 
 
 def _address(host: Host) -> str:
-    """What the other workers dial. An IPv6 address wants brackets in a cluster spec."""
-    address = host.address or (LOOPBACK if host.name == LOCALHOST else host.name.rpartition("@")[2])
-    return f"[{address}]" if ":" in address else address
+    """What the other workers dial."""
+    return host.address or (LOOPBACK if host.name == LOCALHOST else host.name.rpartition("@")[2])

@@ -75,7 +75,9 @@ def signals_into(inbox: Inbox) -> Iterator[None]:
     def interrupt(number: int, _frame: object) -> None:
         inbox.put(events.Interrupted(number))
 
-    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
+    # nohup: a hangup that the user wants ignored stays so. Ctrl-C is heard even where a shell's `&` had it ignored.
+    heard = [each for each in SIGNALS if each != signal.SIGHUP or signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     try:
         yield

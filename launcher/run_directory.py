@@ -106,7 +106,9 @@ class RunDirectory:
 
     def write_state(self, state: RunState) -> None:
         """Replace `run.json`."""
-        write_whole(self.run_file, _json(state.as_record()))
+        import msgspec
+
+        write_whole(self.run_file, _json(msgspec.to_builtins(state)))
 
     def read_state(self) -> RunState:
         """Read `run.json`.
@@ -114,9 +116,11 @@ class RunDirectory:
         Raises:
             LaunchError: there is none, or it is not ours.
         """
+        import msgspec
+
         try:
-            return RunState.from_record(json.loads(self.run_file.read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return msgspec.convert(json.loads(self.run_file.read_bytes()), RunState)
+        except (OSError, ValueError) as error:
             raise LaunchError(f"{shown(self.run_file)}: no readable state of a run ({error}).") from error
 
     def write_plan(self, attempt: int, plan: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -49,13 +49,3 @@ class RunState:
     ended: str | None = None
     result: Mapping[str, Any] | None = None
     """How it ended: the exit code, the number of attempts, the root cause of a failure."""
-
-    def as_record(self) -> dict[str, Any]:
-        """The state as a JSON object."""
-        return {**asdict(self), "command": list(self.command)}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> RunState:
-        """The state from its JSON object."""
-        launcher = Launcher(**record["launcher"])
-        return cls(**{**record, "command": tuple(record["command"]), "launcher": launcher})

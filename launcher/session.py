@@ -17,7 +17,7 @@ from launcher import __version__, events
 from launcher.chief_files import kept, newest_step
 from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile
-from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
 from launcher.event_log import EventLog
 from launcher.failure import Failure, classify, root_cause
 from launcher.failure_report import report
@@ -150,9 +150,11 @@ class Session:
         until = time.monotonic() + delay
         while (left := until - time.monotonic()) > 0:
             self._hosts.beat()
-            event = receive(self._inbox, min(left, self._file.timeouts.lease / BEATS_PER_LEASE))
-            if isinstance(event, events.Interrupted):
-                raise StopRequestedError(event.signal)
+            match receive(self._inbox, min(left, self._file.timeouts.lease / BEATS_PER_LEASE)):
+                case events.Interrupted(number):
+                    raise StopRequestedError(number)
+                case events.HostLost(host, reason):
+                    raise HostError(f"{host} was lost while waiting for the restart: {reason}")
 
     # ---- what is shown and written down
     def _observe(self, event: events.Event) -> None:

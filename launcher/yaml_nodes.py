@@ -78,7 +78,7 @@ def parse(text: str, mistakes: Mistakes) -> Node | None:
     except yaml.MarkedYAMLError as error:
         _fail_with_syntax(error, text, mistakes)
     except yaml.YAMLError as error:
-        mistakes.fail(0, 0, f"the file is not YAML: {error}")
+        mistakes.fail(0, 0, f"the file is not YAML: {' '.join(str(error).split())}")
 
 
 def _fail_with_syntax(error: yaml.MarkedYAMLError, text: str, mistakes: Mistakes) -> NoReturn:

@@ -43,8 +43,8 @@ def main(level: str, pins: str, script: str, *arguments: str) -> NoReturn:
         with only_one_at_a_time() as lock:
             if not is_set_up(level, pins):
                 set_up(level, pins, lock)
-    except SetUpError as error:
-        say(f"error: {error}")
+    except (SetUpError, OSError) as error:
+        say(f"error: could not set up {VENV}: {error}")
         sys.exit(EXIT_NOT_SET_UP)
     except KeyboardInterrupt:
         say("interrupted: the next run starts the set-up over")
@@ -60,11 +60,7 @@ def exit_by_signal(number: int, _frame: FrameType | None) -> NoReturn:
 @contextmanager
 def only_one_at_a_time() -> Iterator[int]:
     """Hold the lock; its descriptor is handed to pip, so that a pip that outlives a killed set-up is waited for."""
-    try:
-        lock = LOCK.open("w")
-    except OSError as error:
-        raise SetUpError(f"cannot set .venv up: {error}. The checkout must be writable.") from error
-    with lock:
+    with LOCK.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -114,10 +110,15 @@ def set_up(level: str, pins: str, lock: int) -> None:
 
 
 def make_venv(lock: int) -> None:
-    """Replace whatever stands there by a virtual environment that has only pip."""
+    """Replace what an earlier set-up left by a virtual environment that holds only pip."""
     check_venv_can_be_made()
-    shutil.rmtree(VENV, ignore_errors=True)
     VENV.mkdir(exist_ok=True)
+    for entry in VENV.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry != LOG:
+            entry.unlink()
+    LOG.write_text("")
     # The real file of the interpreter has its version in its name: an upgrade of the system then leaves a dangling
     # link, which is noticed, and not a newer interpreter that finds no package.
     interpreter = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
@@ -125,15 +126,17 @@ def make_venv(lock: int) -> None:
 
 
 def check_venv_can_be_made() -> None:
-    """Refuse what would fail later with a message that explains nothing."""
+    """Refuse what would fail later with a message that explains nothing, or destroy what is not ours."""
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         version = "{}.{}".format(*sys.version_info)
         raise SetUpError(
-            f"{sys.executable} cannot make virtual environments: its module venv or ensurepip is missing.\n"
+            f"{sys.executable} lacks the module venv or ensurepip.\n"
             f"  On Debian and Ubuntu: apt install python{version}-venv"
         )
     if "\n" in str(ROOT) or os.pathsep in str(ROOT):
-        raise SetUpError(f"Python cannot work from {str(ROOT)!r}: move the checkout to a path without ':' and newline.")
+        raise SetUpError("Python allows neither ':' nor a newline in its path: move the checkout.")
+    if VENV.is_dir() and any(VENV.iterdir()) and not LOG.exists():
+        raise SetUpError("something else made the directory that stands there: remove it, or move it away.")
 
 
 def install(level: str, lock: int) -> None:
@@ -150,9 +153,22 @@ def run(argv: list[str], lock: int) -> None:
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
     environment["TMPDIR"] = str(temporary)
     with LOG.open("a") as log:
-        code = subprocess.call(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment, pass_fds=[lock]
+        step = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=ROOT,
+            env=environment,
+            pass_fds=[lock],
+            process_group=0,
         )
+    try:
+        code = step.wait()
+    except BaseException:
+        os.killpg(step.pid, signal.SIGKILL)
+        step.wait()
+        raise
     shutil.rmtree(temporary)
     if code != 0:
         raise SetUpError(failure_text(argv, code))
@@ -162,7 +178,7 @@ def failure_text(argv: list[str], code: int) -> str:
     """Tell which step failed, with the end of its output."""
     step = "python -m venv" if "venv" in argv else "pip install"
     tail = "\n".join("  " + line for line in LOG.read_text(errors="replace").splitlines()[-SHOWN_LINES:])
-    return f"`{step}` ended with exit code {code}. Its last lines:\n{tail}\n  The whole log: {LOG}"
+    return f"`{step}` ended with exit code {code}. Its last lines:\n{tail}\nThe whole output: {LOG}"
 
 
 def write_stamp(level: str, pins: str) -> None:

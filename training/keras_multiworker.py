@@ -1,13 +1,15 @@
 """Makes Keras 3 `Model.fit`, `evaluate` and `predict` work under `MultiWorkerMirroredStrategy`.
 
 Stock Keras 3 (3.5 to 3.15 at least) stops in its TensorFlow trainer as soon as there are two workers
-(keras-team/keras#20585). Three places are at fault, and only these are replaced, each only where its fault is found:
+(keras-team/keras#20585). Four places are at fault, and only these are replaced, each only where its fault is found:
 
 * `_maybe_symbolic_build` averages a structure of per-replica batches over all workers, which TensorFlow refuses.
   Only shapes and dtypes are wanted, and the dataset's element spec has them.
 * `reduce_per_replica` averages scalars over their axis 0. Here all numbers of a step travel in one all-reduce.
 * `_make_function` calls a `tf.function` inside the loop of `steps_per_execution`, where a collective cannot be given
   its instance key. Here the step is traced into the loop itself, and only the last step's numbers are reduced.
+* `_get_metrics_result_or_logs`, the end of every epoch and evaluation, knows nothing of variables that each replica
+  changes on its own (the moving statistics of BatchNormalization). Here they are averaged there, in one all-reduce.
 
 With one worker, and under any other strategy, the original code runs. This file stands alone: it needs Keras and
 TensorFlow, nothing else.
@@ -19,6 +21,7 @@ import functools
 import importlib
 import inspect
 import sys
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -81,10 +84,12 @@ def _parts(trainer: ModuleType) -> list[tuple[Any, str, Function, tuple[str, ...
     _check_parameters(model._maybe_symbolic_build, "self", "iterator", "data_batch")
     _check_parameters(trainer.reduce_per_replica, "values", "strategy", "reduction")
     _check_parameters(model._make_function, "self", "step_function")
+    _check_parameters(model._get_metrics_result_or_logs, "self", "logs")
     return [
         (model, "_maybe_symbolic_build", _build_from_spec, ("strategy.reduce(", "maybe_distributed_data_batch")),
         (trainer, "reduce_per_replica", _reduce_over_workers, ('strategy.reduce("MEAN",v,axis=0)',)),
         (model, "_make_function", _loop_over_steps, ("tf.while_loop(", "tf.cond(", "tf.function(")),
+        (model, "_get_metrics_result_or_logs", _average_drifted, ("self.get_metrics_result()",)),
     ]
 
 
@@ -210,6 +215,40 @@ def _steps_in_one_graph(trainer: ModuleType, model: Model, step_function: Functi
 
     compiled: Function = tf.function(steps_on_iterator, reduce_retracing=True)
     return steps_on_iterator if model.run_eagerly else compiled
+
+
+def _average_drifted(trainer: ModuleType, original: Function, announce: Announce) -> Function:
+    averages: weakref.WeakKeyDictionary[Model, tuple[list[Data], Function]] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(original)
+    def _get_metrics_result_or_logs(self: Model, logs: Data) -> Data:
+        variables = _drifting(self) if _spans_workers(trainer, self.distribute_strategy) else []
+        if variables:
+            announce()
+            known, average = averages.get(self, ([], None))
+            if average is None or [id(v) for v in known] != [id(v) for v in variables]:
+                average = _averaging(trainer.tf, self.distribute_strategy, variables)
+                averages[self] = variables, average
+            average()
+        return original(self, logs)
+
+    return _get_metrics_result_or_logs
+
+
+def _drifting(model: Model) -> list[Data]:
+    """The floats of the layers' state that no replica tells the others about. Frozen weights are not among them."""
+    state = (variable for layer in model._flatten_layers() for variable in layer._non_trainable_variables)
+    alone = (variable for variable in state if getattr(variable, "aggregation", None) == "none")
+    return [variable for variable in alone if variable.value.dtype.is_floating]
+
+
+def _averaging(tf: ModuleType, strategy: Strategy, variables: list[Data]) -> Function:
+    def in_replica() -> None:
+        means = _all_reduce(tf, "MEAN", [variable.value for variable in variables])
+        for variable, mean in zip(variables, means, strict=True):
+            variable.value.assign(mean)
+
+    return tf.function(lambda: strategy.run(in_replica), autograph=False)  # type: ignore[no-any-return]
 
 
 def _spans_workers(trainer: ModuleType, strategy: Strategy) -> bool:

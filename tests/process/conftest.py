@@ -2,103 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-import psutil
 import pytest
+from launching import MARK, ROOT, Launch, marked_processes
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = Path(__file__).resolve().parent / "programs"
-MARK = "TF_LAUNCH_TEST_MARK"
-PATIENCE = 30.0
-"""Seconds after which an awaited event is declared missing."""
-
-
-def await_true(condition: Callable[[], object], what: str) -> None:
-    """Return once the condition holds; fail by name if it never does."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.005)
-
-
-def marked_processes(mark: str) -> list[psutil.Process]:
-    """Every living process that inherited a test's mark, whoever its parent is by now."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
-
-
-@dataclass
-class Launch:
-    """A launcher under way."""
-
-    process: subprocess.Popen[bytes]
-    mark: str
-    runs: Path
-    cwd: Path
-    _streams: tuple[bytes, bytes] | None = field(default=None)
-
-    def wait(self) -> int:
-        """Its exit code."""
-        if self._streams is None:
-            self._streams = self.process.communicate(timeout=60)
-        return self.process.returncode
-
-    @property
-    def stdout(self) -> str:
-        self.wait()
-        assert self._streams is not None
-        return self._streams[0].decode()
-
-    @property
-    def stderr(self) -> str:
-        self.wait()
-        assert self._streams is not None
-        return self._streams[1].decode()
-
-    @property
-    def run_directory(self) -> Path:
-        return (self.runs / "latest").resolve()
-
-    def log(self, task: str, attempt: int = 0) -> bytes:
-        """A worker's raw log, as far as it has come."""
-        try:
-            return (self.run_directory / f"attempt-{attempt}" / f"{task}.log").read_bytes()
-        except FileNotFoundError:
-            return b""
-
-    def await_log(self, text: bytes, *tasks: str, attempt: int = 0) -> None:
-        """Return once each task has written `text`."""
-        for task in tasks:
-            await_true(lambda task=task: text in self.log(task, attempt), f"{text!r} in the log of {task}")
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def alive(self) -> list[psutil.Process]:
-        """What of it lives, the launcher included."""
-        return marked_processes(self.mark)
-
-    def named(self, name: str) -> psutil.Process:
-        """Its process of that name: launch-agent or launch-guard."""
-        return next(process for process in self.alive() if process.name() == name)
-
-    def await_nothing_left(self) -> None:
-        await_true(lambda: not self.alive(), f"the end of {self.alive()}")
+SHORT = {"grace": "10s", "failure_grace": "200ms", "start": "20s"}
+"""A test that needs another grace says so; none waits for one to pass unless the passing is its subject."""
 
 
 @pytest.fixture
@@ -106,31 +24,57 @@ def mark() -> Iterator[str]:
     """A mark in the environment of all that the test starts; whatever still bears it afterwards is an orphan."""
     mark = uuid.uuid4().hex
     yield mark
-    orphans = marked_processes(mark)
-    for process in orphans:
-        process.send_signal(signal.SIGKILL)
-    assert not orphans, f"left behind: {[(process.pid, process.cmdline()) for process in orphans if process.is_running()]}"
+    orphans = {process.pid: process.cmdline() for process in marked_processes(mark) if process.is_running()}
+    for pid in orphans:
+        os.kill(pid, signal.SIGKILL)
+    assert not orphans
 
 
 @pytest.fixture
-def launch(tmp_path: Path, mark: str) -> Callable[..., Launch]:
+def environment(tmp_path: Path, mark: str) -> Iterator[dict[str, str]]:
+    """The environment of the launchers of a test, with a TMPDIR that must be empty again afterwards."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_", "COVERAGE_"))}
+    yield {**own, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), MARK: mark}
+    assert not list(temporary.iterdir())
+
+
+@pytest.fixture
+def launch(tmp_path: Path, mark: str, environment: dict[str, str]) -> Iterator[Callable[..., Launch]]:
     """Start `launch --run-dir <fresh> ARGUMENTS`; stdout and stderr are read by `Launch`."""
+    started: list[Launch] = []
 
-    def start(*arguments: str | Path, cwd: Path = tmp_path, env: dict[str, str] | None = None, **popen: object) -> Launch:
-        runs = tmp_path / "runs"
-        argv = [sys.executable, "-m", "launcher", "--run-dir", str(runs), *map(str, arguments)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), MARK: mark, **(env or {})}
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **popen}
-        return Launch(subprocess.Popen(argv, cwd=cwd, env=environment, **streams), mark, runs, cwd)  # type: ignore[call-overload]
+    def start(
+        *arguments: str | Path,
+        env: Mapping[str, str] | None = None,
+        runs: Path | None = None,
+        under: tuple[str, ...] = (),
+        **popen: Any,
+    ) -> Launch:
+        runs = runs or tmp_path / ("runs" if not started else f"runs-{len(started)}")
+        argv = [*under, sys.executable, "-m", "launcher", "--run-dir", str(runs), *map(str, arguments)]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        options = {"cwd": tmp_path, **pipes, **popen}
+        process = subprocess.Popen(argv, env={**environment, **(env or {})}, **options)
+        started.append(Launch(process, mark, runs))
+        return started[-1]
 
-    return start
+    yield start
+    for each in started:
+        each.shut()
 
 
 @pytest.fixture
-def program() -> Callable[..., Sequence[str]]:
-    """The command line of one of the hostile programs beside the tests."""
+def cluster(tmp_path: Path) -> Callable[..., tuple[str, str]]:
+    """Write a cluster file of one local host; return the options that name it."""
 
-    def command(name: str, *arguments: str) -> Sequence[str]:
-        return ("--", sys.executable, str(PROGRAMS / f"{name}.py"), *arguments)
+    def write(workers: int = 2, timeouts: Mapping[str, str] | None = None, **keys: Any) -> tuple[str, str]:
+        top = {key: keys.pop(key) for key in ("name", "command", "restart", "collect") if key in keys}
+        work = {} if "tasks" in keys else {"workers": workers}
+        file = {"hosts": [{"host": "localhost", **work, **keys}], "timeouts": {**SHORT, **(timeouts or {})}, **top}
+        path = tmp_path / "cluster.yaml"
+        path.write_text(json.dumps(file, ensure_ascii=False))  # which is YAML, too
+        return "--cluster", str(path)
 
-    return command
+    return write

@@ -48,8 +48,8 @@ ONE_MISTAKE = {
     "unknown key of a host": (
         "hosts:\n  - host: localhost\n    worker: 2\n",
         (
-            "3:5: unknown key 'worker' in a host; allowed are host, address, workers, tasks, gpus, python, workdir, env, "
-            "ports, hold_ports; did you mean 'workers'?"
+            "3:5: unknown key 'worker' in a host; allowed are host, address, workers, tasks, gpus, python, workdir, "
+            "env, ports, hold_ports; did you mean 'workers'?"
         ),
     ),
     "key of a host at the top": (
@@ -87,8 +87,8 @@ ONE_MISTAKE = {
     "host that ssh takes for an option": (
         "hosts: [{host: -oProxyCommand=x}]\n",
         (
-            "1:16: host is the text '-oProxyCommand=x'; allowed is localhost or an ssh destination: an alias, a host or "
-            "user@host"
+            "1:16: host is the text '-oProxyCommand=x'; allowed is localhost or an ssh destination: an alias, a host "
+            "or user@host"
         ),
     ),
     "zero workers": (
@@ -138,8 +138,8 @@ ONE_MISTAKE = {
     "gpus that cannot be shared out": (
         "hosts: [{host: a, workers: 2, gpus: [0, 1, 2]}]",
         (
-            "1:37: gpus has 3 for the 2 tasks of the host that compute; each needs the same number: change `gpus` or the "
-            "number of tasks"
+            "1:37: gpus has 3 for the 2 tasks of the host that compute; each needs the same number: change `gpus` or "
+            "the number of tasks"
         ),
     ),
     "gpus and the variable it sets": (
@@ -149,22 +149,22 @@ ONE_MISTAKE = {
     "bad duration": (
         HOST + "timeouts: {grace: 10 seconds}\n",
         (
-            "2:19: grace is the text '10 seconds'; allowed is a duration of at most 7 days, such as 500ms, 10s, 10m, 1h, "
-            "or a number of seconds"
+            "2:19: grace is the text '10 seconds'; allowed is a duration of at most 7 days, such as 500ms, 10s, 10m, "
+            "1h, or a number of seconds"
         ),
     ),
     "a duration of nothing": (
         HOST + "timeouts: {lease: 0s}\n",
         (
-            "2:19: lease is the text '0s'; allowed is a duration above 0 and of at most 7 days, such as 500ms, 10s, 10m, "
-            "1h, or a number of seconds"
+            "2:19: lease is the text '0s'; allowed is a duration above 0 and of at most 7 days, such as 500ms, 10s, "
+            "10m, 1h, or a number of seconds"
         ),
     ),
     "port out of range": (
         "hosts: [{host: a, ports: 60000-70000}]",
         (
-            "1:26: ports is the text '60000-70000'; allowed is a range from low to high such as 20000-20999, one port, or a "
-            "list of ports, each 1 to 65535"
+            "1:26: ports is the text '60000-70000'; allowed is a range from low to high such as 20000-20999, one port, "
+            "or a list of ports, each 1 to 65535"
         ),
     ),
     "port out of range in a list": (
@@ -193,36 +193,36 @@ ONE_MISTAKE = {
     "address that nobody can dial": (
         "hosts: [{host: a, address: 0.0.0.0}]",
         (
-            "1:28: address is the text '0.0.0.0'; allowed is a host name or an IP address that others can dial, without a "
-            "port"
+            "1:28: address is the text '0.0.0.0'; allowed is a host name or an IP address that others can dial, "
+            "without a port"
         ),
     ),
     "version number for a text": (
         "hosts: [{host: a, python: 3.10}]",
         (
-            "1:27: python is the number 3.10; allowed is the path or name of a Python interpreter; if it is meant as a text, "
-            'quote it: "3.10"'
+            "1:27: python is the number 3.10; allowed is the path or name of a Python interpreter; if it is meant as a "
+            'text, quote it: "3.10"'
         ),
     ),
     "date for a text": (
         "name: 2026-11-20\n" + HOST,
         (
-            "1:7: name is the date 2026-11-20; allowed is a text without '/' that can name a directory; if it is meant as a "
-            'text, quote it: "2026-11-20"'
+            "1:7: name is the date 2026-11-20; allowed is a text without '/' that can name a directory; if it is meant "
+            'as a text, quote it: "2026-11-20"'
         ),
     ),
     "yes for a text": (
         "hosts: [{host: yes}]",
         (
-            "1:16: host is the truth value yes; allowed is localhost or an ssh destination: an alias, a host or user@host; if "
-            'it is meant as a text, quote it: "yes"'
+            "1:16: host is the truth value yes; allowed is localhost or an ssh destination: an alias, a host or "
+            'user@host; if it is meant as a text, quote it: "yes"'
         ),
     ),
     "a lone tilde": (
         "hosts: [{host: a, workdir: ~}]",
         (
-            "1:28: workdir is ~, which is YAML's word for nothing; allowed is the path of a directory; if it is meant as a "
-            'text, quote it: "~"'
+            "1:28: workdir is ~, which is YAML's word for nothing; allowed is the path of a directory; if it is meant "
+            'as a text, quote it: "~"'
         ),
     ),
     "yes for true": (
@@ -266,8 +266,8 @@ ONE_MISTAKE = {
     "bracket left open": (
         "hosts: [{host: a}\nname: x\n",
         (
-            "2:1: this is not YAML: did not find expected ',' or ']' while parsing a flow sequence that begins in line 1; "
-            "look for a wrong indentation or an open quote or bracket here or just above"
+            "2:1: this is not YAML: did not find expected ',' or ']' while parsing a flow sequence that begins in line "
+            "1; look for a wrong indentation or an open quote or bracket here or just above"
         ),
     ),
     "second document": (

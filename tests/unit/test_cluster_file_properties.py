@@ -44,7 +44,7 @@ SHARED = {
     "hold_ports": st.booleans(),
 }
 HOST = st.fixed_dictionaries({"host": NAME}, optional={"address": st.ip_addresses().map(str), **SHARED})
-FILE = st.fixed_dictionaries(
+ANY_FILE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"hosts": st.lists(HOST, min_size=1, max_size=3, unique_by=lambda host: host["host"])},
     optional={
         "name": NAME,
@@ -57,7 +57,8 @@ FILE = st.fixed_dictionaries(
         ),
         "collect": st.lists(NAME, max_size=3, unique=True),
     },
-).filter(lambda file: not any(h.get("address") in ("0.0.0.0", "::") for h in file["hosts"]))
+)
+FILE = ANY_FILE.filter(lambda file: all(host.get("address") not in ("0.0.0.0", "::") for host in file["hosts"]))
 ANY_PATH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 
 

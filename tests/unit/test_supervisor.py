@@ -15,7 +15,9 @@ from launcher.cluster_file import Timeouts
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.supervisor import AttemptResult, Stop, supervise
 
-W0, W1, CHIEF, PS, EVALUATOR = (Task(*each) for each in (("worker", 0), ("worker", 1), ("chief", 0), ("ps", 0), ("evaluator", 0)))
+W0, W1, CHIEF, PS, EVALUATOR = (
+    Task(*each) for each in (("worker", 0), ("worker", 1), ("chief", 0), ("ps", 0), ("evaluator", 0))
+)
 TIMEOUTS = Timeouts(start=10, stall=100, grace=30, failure_grace=2, lease=15)
 COLLATERAL = b"""\
 Traceback (most recent call last):
@@ -80,7 +82,9 @@ def started(task: Task, at: float = 0.0) -> tuple[float, events.Event]:
     return at, events.TaskStarted("localhost", task, 100)
 
 
-def exited(at: float, task: Task, code: int | None = 0, signal: int | None = None, tail: bytes = b"") -> tuple[float, events.Event]:
+def exited(
+    at: float, task: Task, code: int | None = 0, signal: int | None = None, tail: bytes = b""
+) -> tuple[float, events.Event]:
     return at, events.TaskExited("localhost", task, code, signal, False, tail)
 
 

@@ -65,7 +65,7 @@ def arrays_and_steps_per_execution():
 
 def steps_per_execution_of_unknown_length():
     model = classifier(steps_per_execution=4)
-    unknown = dataset(features, labels).filter(lambda x, y: True)
+    unknown = dataset(features, labels).filter(lambda *_: True)
     return outcome(model, model.fit(unknown, epochs=2, verbose=0))
 
 
@@ -116,7 +116,9 @@ class OwnTrainStep(keras.Model):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(self(x, training=True) - y))
             scaled = loss / tf.distribute.get_strategy().num_replicas_in_sync
-        self.optimizer.apply_gradients(zip(tape.gradient(scaled, self.trainable_variables), self.trainable_variables))
+        self.optimizer.apply_gradients(
+            zip(tape.gradient(scaled, self.trainable_variables), self.trainable_variables, strict=True)
+        )
         return {"squared": loss, "rows_per_replica": tf.shape(x)[0], "replicas": 1.0}
 
 
@@ -140,6 +142,16 @@ def run_eagerly():
     return outcome(model, model.fit(dataset(features[:72], labels[:72]), epochs=1, verbose=0))
 
 
+def batch_normalization():
+    with strategy.scope():
+        layers = [keras.layers.BatchNormalization(momentum=0.9), keras.layers.Dropout(0.3), keras.layers.Dense(1)]
+        model = keras.Sequential(layers)
+        model.compile(optimizer="adam", loss="mse")
+    result = outcome(model, model.fit(dataset(features, targets), epochs=2, verbose=0))
+    # What a layer sees of its batch, and what it drops, depends on the number of replicas. The mean of means does not.
+    return {"moving_mean": np.asarray(layers[0].moving_mean).tolist(), "by_replicas": result}
+
+
 def one_way(way):
     keras.backend.clear_session()
     keras.utils.set_random_seed(1)
@@ -155,6 +167,7 @@ WAYS = [
     own_train_step,
     train_on_batch,
     run_eagerly,
+    batch_normalization,
 ]
 
 wanted = sys.argv[2:] or [way.__name__ for way in WAYS]

@@ -1,0 +1,181 @@
+"""A launcher under way, and what a test asks of it and of the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+MARK = "TF_LAUNCH_TEST_MARK"
+PATIENCE = 30.0
+"""Seconds after which an awaited event is declared missing."""
+
+
+def await_true(condition: Callable[[], object], what: str) -> None:
+    """Return once the condition holds; fail by name if it never does."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.01)
+
+
+def marked_processes(mark: str) -> list[psutil.Process]:
+    """Every living process that inherited a test's mark, whoever its parent is by now. A zombie has no environment."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if wanted in Path(f"/proc/{entry}/environ").read_bytes():
+                    found.append(psutil.Process(int(entry)))
+            except (OSError, psutil.NoSuchProcess):
+                continue
+    return found
+
+
+def program(name: str, *arguments: str) -> tuple[str, ...]:
+    """The command line of one of the hostile programs."""
+    return ("--", sys.executable, str(PROGRAMS / f"{name}.py"), *arguments)
+
+
+@dataclass
+class Launch:
+    """A launcher under way."""
+
+    process: subprocess.Popen[bytes]
+    mark: str
+    runs: Path
+    _streams: tuple[bytes, bytes] | None = field(default=None)
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended and both its streams have been read to their end."""
+        if self._streams is None:
+            self._streams = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode
+
+    @property
+    def raw_stdout(self) -> bytes:
+        """All that it wrote to stdout."""
+        self.wait()
+        assert self._streams is not None
+        return self._streams[0] or b""
+
+    @property
+    def stdout(self) -> str:
+        """The same as text."""
+        return self.raw_stdout.decode()
+
+    @property
+    def stderr(self) -> str:
+        """All that it wrote to stderr."""
+        self.wait()
+        assert self._streams is not None
+        return (self._streams[1] or b"").decode()
+
+    @property
+    def last_words(self) -> str:
+        """What the launcher said of its own, after the line about the run directory."""
+        return self.stderr.partition("run directory")[2].partition("\n")[2]
+
+    def succeeded(self) -> bool:
+        """Whether it exits 0; its own words are the message of the assertion."""
+        assert self.wait() == 0, self.stderr
+        return True
+
+    def shut(self) -> None:
+        """End the launcher if it still runs, and close this end of its pipes."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+    # ---- the run directory
+    @property
+    def run_directory(self) -> Path:
+        return (self.runs / "latest").resolve()
+
+    @property
+    def run_state(self) -> dict[str, Any]:
+        """What `run.json` holds."""
+        state: dict[str, Any] = json.loads((self.run_directory / "run.json").read_bytes())
+        return state
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The whole lines of `events.jsonl` so far."""
+        try:
+            text = (self.run_directory / "events.jsonl").read_text()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def await_event(self, kind: str, count: int = 1) -> None:
+        """Return once so many events of this kind are written down."""
+        await_true(lambda: sum(event["type"] == kind for event in self.events) >= count, f"{count} x {kind}")
+
+    def log(self, task: str, attempt: int = 0) -> bytes:
+        """A worker's raw log, as far as it has come."""
+        try:
+            return (self.run_directory / f"attempt-{attempt}" / f"{task}.log").read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def report(self, task: str = "worker-0", attempt: int = 0) -> dict[str, Any]:
+        """What the program `report` found out about itself."""
+        self.succeeded()
+        found: dict[str, Any] = json.loads(self.log(task, attempt))
+        return found
+
+    def await_log(self, text: bytes, *tasks: str, attempt: int = 0) -> None:
+        """Return once each task has written `text`."""
+        for task in tasks:
+            await_true(
+                lambda task=task: text in self.log(task, attempt),  # type: ignore[misc]
+                f"{text!r} in the log of {task}; it holds {self.log(task, attempt)[-2000:]!r}",
+            )
+
+    # ---- the processes
+    def signal(self, number: int) -> None:
+        """Send the launcher a signal."""
+        self.process.send_signal(number)
+
+    def alive(self) -> list[psutil.Process]:
+        """What of it lives, the launcher included."""
+        return marked_processes(self.mark)
+
+    def named(self, name: str) -> psutil.Process:
+        """Its process of that name: launch-agent or launch-guard."""
+        return next(process for process in self.alive() if process.name() == name)
+
+    def worker(self, task: str) -> psutil.Process:
+        """The process of a task."""
+        pid = next(each["pid"] for each in self.events if each["type"] == "task_started" and each["task"] == task)
+        return psutil.Process(pid)
+
+    def await_nothing_left(self) -> None:
+        """Return once no process of the run lives."""
+        await_true(lambda: not self.alive(), f"the end of {[(each.pid, each.cmdline()) for each in self.alive()]}")
+
+
+def signals_of(mask: str) -> set[signal.Signals]:
+    """The signals in a mask of /proc/PID/status, without glibc's own and the real-time ones."""
+    bits = int(mask, 16)
+    return {signal.Signals(number) for number in range(1, 32) if bits >> (number - 1) & 1}
+
+
+def pids(lines: Iterable[bytes]) -> set[int]:
+    """The numbers at the end of lines such as `stray daemon 123`."""
+    return {int(found[1]) for line in lines if (found := re.search(rb"(\d+)$", line))}

@@ -1,0 +1,186 @@
+"""A program that never heard of the launcher runs as if it had been started by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from launching import Launch, program, signals_of
+
+Start = Callable[..., Launch]
+
+ARGUMENTS = (
+    "",
+    " ",
+    "two words",
+    "it's",
+    'say "hi"',
+    "line\nbreak",
+    "$HOME `id` $(id) \\ * ? ~",
+    "--workers",
+    "-h",
+    "--",
+    "äöü 雪 \U0001f600",
+    "\udcff\udcfe no utf-8",
+)
+
+
+def test_every_argument_arrives_byte_by_byte(launch: Start) -> None:
+    report = launch("--workers", "1", *program("report", *ARGUMENTS)).report()
+
+    assert report["argv"] == [os.fsencode(each).decode("latin-1") for each in ARGUMENTS]
+
+
+@pytest.mark.parametrize("task", ["worker-0", "worker-1"])
+def test_a_worker_runs_where_the_launcher_was_started(launch: Start, tmp_path: Path, task: str) -> None:
+    here = tmp_path / "a place\nof its own"
+    here.mkdir()
+
+    assert launch("--workers", "2", *program("report"), cwd=here).report(task)["cwd"] == str(here)
+
+
+def test_a_program_that_reads_stdin_finds_its_end(launch: Start) -> None:
+    started = launch("--workers", "1", *program("report"), stdin=subprocess.PIPE)
+
+    assert started.report()["stdin"] == ""
+
+
+def test_a_worker_inherits_the_environment(launch: Start) -> None:
+    report = launch("--workers", "1", *program("report"), env={"MY_SETTING": "as it was"}).report()
+
+    assert report["env"]["MY_SETTING"] == "as it was"
+
+
+def test_a_worker_has_three_open_files_and_a_session_of_its_own(launch: Start) -> None:
+    report = launch("--workers", "1", *program("report")).report()
+
+    assert report["open"] == [0, 1, 2]
+    assert report["session"]
+
+
+def test_a_worker_keeps_the_users_umask(launch: Start) -> None:
+    assert launch("--workers", "1", *program("report"), umask=0o027).report()["umask"] == 0o027
+
+
+def deaf() -> None:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if number < signal.SIGRTMIN:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def blocked() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+@pytest.mark.parametrize("before", [None, deaf, blocked], ids=["plain", "ignored", "blocked"])
+def test_no_signal_is_ignored_or_blocked_in_a_worker(launch: Start, before: Callable[[], None] | None) -> None:
+    report = launch("--workers", "2", *program("report"), preexec_fn=before).report("worker-1")
+
+    # Python itself ignores these two in every program
+    assert signals_of(report["ignored"]) <= {signal.SIGPIPE, signal.SIGXFSZ}
+    assert signals_of(report["blocked"]) == set()
+
+
+def test_a_shell_command_runs(launch: Start) -> None:
+    started = launch("--workers", "1", "--", "sh", "-c", "echo $LAUNCH_ATTEMPT | sed s/0/zero/")
+
+    assert started.succeeded()
+    assert started.log("worker-0") == b"zero\n"
+
+
+def test_a_program_of_the_working_directory_runs(launch: Start, tmp_path: Path) -> None:
+    binary = tmp_path / "my program"
+    binary.write_text("#!/bin/sh\necho this is $0\n")
+    binary.chmod(0o700)
+
+    started = launch("--workers", "1", "--", "./my program")
+
+    assert started.succeeded()
+    assert started.log("worker-0") == b"this is ./my program\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("train.py", "--flag"), ("--", "train.py", "--flag"), ("python", "train.py", "--flag")]
+)
+def test_a_python_program_runs_under_the_launchers_own_python(
+    launch: Start, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "train.py").write_text("import json, sys; print(json.dumps([sys.executable, sys.argv]))")
+
+    started = launch("--workers", "1", *command)
+
+    assert started.succeeded()
+    assert json.loads(started.log("worker-0")) == [sys.executable, ["train.py", "--flag"]]
+
+
+def test_an_option_of_the_program_is_not_the_launchers(launch: Start) -> None:
+    command = program("report", "--workers", "7", "--help")[1:]
+
+    assert launch("--workers", "1", *command).report()["argv"] == ["--workers", "7", "--help"]
+
+
+def test_run_may_be_written_in_front(launch: Start, tmp_path: Path, environment: dict[str, str]) -> None:
+    argv = [sys.executable, "-m", "launcher", "run", "--workers", "1", "--", "echo", "hi"]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[worker 0] hi\n"
+
+
+# ---- programs that cannot run
+def test_a_missing_program_is_named(launch: Start) -> None:
+    started = launch("--workers", "2", "--", "no-such-program")
+
+    assert started.wait() == 1
+    assert "worker 0 on localhost could not be started: cannot run no-such-program: No such file" in started.stderr
+
+
+def test_a_file_that_is_not_executable_is_named(launch: Start, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("no program")
+
+    started = launch("--workers", "1", "--", "./data.txt")
+
+    assert started.wait() == 1
+    assert "cannot run ./data.txt: Permission denied" in started.stderr
+
+
+def test_a_missing_script_is_named(launch: Start) -> None:
+    started = launch("--workers", "2", "train.py")
+
+    assert started.wait() == 1
+    assert "train.py': [Errno 2] No such file" in started.last_words
+    assert "check `workdir` in the cluster file" in started.last_words
+
+
+def test_a_missing_working_directory_is_named(launch: Start, cluster: Callable[..., tuple[str, str]]) -> None:
+    started = launch(*cluster(workdir="/no/such/directory"), "--", "true")
+
+    assert started.wait() == 1
+    assert "cannot enter the working directory /no/such/directory: No such file or directory" in started.stderr
+
+
+def test_a_program_that_cannot_start_leaves_no_worker_behind(launch: Start, tmp_path: Path) -> None:
+    """The first worker runs already when the second one's program turns out to be gone."""
+    binary = tmp_path / "once"
+    binary.write_text('#!/bin/sh\nrm "$0"\nexec sleep 1000\n')
+    binary.chmod(stat.S_IRWXU)
+
+    started = launch("--workers", "32", "--", str(binary))
+
+    assert started.wait() == 1
+
+
+def test_a_launcher_without_standard_streams_still_runs_its_workers(launch: Start, tmp_path: Path) -> None:
+    def closed() -> None:
+        os.closerange(0, 3)
+
+    started = launch("--workers", "1", *program("report"), stdin=None, stdout=None, stderr=None, preexec_fn=closed)
+
+    assert started.report()["open"] == [0, 1, 2]
+

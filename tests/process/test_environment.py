@@ -1,0 +1,167 @@
+"""What workers find in their environment, and where a secret never stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from launching import Launch, await_true, program
+
+Start = Callable[..., Launch]
+Cluster = Callable[..., tuple[str, str]]
+
+VALUES = {
+    "QUOTES": """it's "quoted" `so`""",
+    "DOLLAR": "$HOME ${HOME} $(id) %s {0} \\n",
+    "NEWLINES": "\nfirst\n\nsecond\n",
+    "UTF8": "äöü 雪 \U0001f600",
+    "EMPTY": "",
+    "SPACES": "  two  words  ",
+    "LARGE": "0123456789" * 10_000,
+    "EQUALS": "=a=b=",
+}
+SECRET = "hunter2-\"'$x"
+
+
+@pytest.mark.parametrize("task", ["worker-0", "worker-1"])
+def test_values_of_the_cluster_file_arrive_intact(launch: Start, cluster: Cluster, task: str) -> None:
+    found = launch(*cluster(env=VALUES), *program("report")).report(task)["env"]
+
+    assert {key: found[key] for key in VALUES} == VALUES
+
+
+def test_values_of_the_command_line_arrive_intact(launch: Start) -> None:
+    options = [f"--env={key}={value}" for key, value in VALUES.items()]
+
+    found = launch("--workers", "1", *options, *program("report")).report()["env"]
+
+    assert {key: found[key] for key in VALUES} == VALUES
+
+
+def test_a_variable_without_a_value_is_passed_on(launch: Start, cluster: Cluster) -> None:
+    options = *cluster(env={"SETTING": "from the file"}), "--env", "SETTING"
+
+    assert launch(*options, *program("report"), env={"SETTING": "from here"}).report()["env"]["SETTING"] == "from here"
+
+
+def test_each_worker_is_told_who_it_is(launch: Start) -> None:
+    started = launch("--workers", "2", *program("report"))
+    first, second = started.report("worker-0")["env"], started.report("worker-1")["env"]
+    configs = [json.loads(each["TF_CONFIG"]) for each in (first, second)]
+
+    assert [config["task"] for config in configs] == [{"type": "worker", "index": 0}, {"type": "worker", "index": 1}]
+    assert configs[0]["cluster"] == configs[1]["cluster"]
+    assert len(set(configs[0]["cluster"]["worker"])) == 2
+
+
+def test_every_task_of_a_mixed_cluster_sees_its_own_tf_config(launch: Start, cluster: Cluster) -> None:
+    tasks = {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
+    started = launch(*cluster(tasks=tasks), *program("report"))
+    assert started.succeeded()
+    configs = {task: json.loads(started.report(task)["env"]["TF_CONFIG"]) for task in ("chief-0", "worker-0", "worker-1")}
+
+    assert {task: config["task"] for task, config in configs.items()} == {
+        "chief-0": {"type": "chief", "index": 0},
+        "worker-0": {"type": "worker", "index": 0},
+        "worker-1": {"type": "worker", "index": 1},
+    }
+    (shared,) = {json.dumps(config["cluster"], sort_keys=True) for config in configs.values()}
+    assert {kind: len(addresses) for kind, addresses in json.loads(shared).items()} == {"chief": 1, "worker": 2, "ps": 1}
+
+
+def test_the_contract_with_the_program_holds(launch: Start) -> None:
+    started = launch("--workers", "1", *program("report"))
+    found = started.report()["env"]
+
+    assert found["TF_GRPC_REUSE_PORT"] == "true"
+    assert found["LAUNCH_RUN_ID"] == started.run_directory.name
+    assert found["LAUNCH_ATTEMPT"] == "0"
+    assert Path(found["LAUNCH_OUTPUT_DIR"]) == started.run_directory / "chief"
+    assert Path(found["LAUNCH_PROGRESS"]).parent == started.run_directory / "attempt-0"
+    assert found["PYTHONUNBUFFERED"] == "1"
+
+
+# ---- secrets
+def everything_written(started: Launch) -> bytes:
+    files = [path for path in started.run_directory.rglob("*") if path.is_file() and path.suffix != ".log"]
+    assert {"run.json", "plan.json", "events.jsonl"} <= {path.name for path in files}
+    return b"".join(path.read_bytes() for path in files)
+
+
+def test_a_secret_stands_in_no_file_of_the_run_directory(launch: Start, cluster: Cluster) -> None:
+    options = cluster(env={"API_KEY": SECRET, "URL": f"https://user:{SECRET}@host/"})
+    started = launch(*options, "--env", "OTHER_TOKEN", *program("report"), env={"OTHER_TOKEN": SECRET})
+    found = started.report()["env"]
+
+    assert found["API_KEY"] == found["OTHER_TOKEN"] == SECRET
+    assert b"hunter2" not in everything_written(started)
+    assert (started.run_directory / "cluster.yaml").exists()
+
+
+def test_a_secret_is_not_said_on_the_console(launch: Start, cluster: Cluster) -> None:
+    started = launch(*cluster(env={"API_KEY": SECRET}), "--", "false")
+
+    assert started.wait() == 1
+    assert "hunter2" not in started.stdout + started.stderr
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_a_secret_is_not_shown_by_a_dry_run(launch: Start, cluster: Cluster, form: tuple[str, ...]) -> None:
+    started = launch(*cluster(env={"API_KEY": SECRET, "PLAIN": "shown"}), "--dry-run", *form, "--", "true")
+
+    assert started.succeeded()
+    assert "hunter2" not in started.stdout
+    assert "shown" in started.stdout
+    assert not started.runs.exists()
+
+
+def test_no_value_stands_on_a_command_line(launch: Start, cluster: Cluster) -> None:
+    started = launch(*cluster(env={"API_KEY": SECRET, "PLAIN": "a value of its own"}), *program("stay", "die"))
+    started.await_log(b"ready", "worker-0", "worker-1")
+    names = {process.name() for process in started.alive()}
+    lines = "\n".join(" ".join(process.cmdline()) for process in started.alive())
+    started.signal(15)
+
+    assert {"launch-agent", "launch-guard"} <= names
+    assert "hunter2" not in lines
+    assert "a value of its own" not in lines
+    assert "TF_CONFIG" not in lines
+    assert started.wait() == 143
+
+
+def test_a_dry_run_starts_and_writes_nothing(launch: Start, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+
+    started = launch("--workers", "2", "--dry-run", "--json", "--", "touch", "started")
+
+    assert started.succeeded()
+    assert [task["argv"] for task in json.loads(started.stdout)["tasks"]] == [["touch", "started"]] * 2
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_program_sees_progress_come_through(launch: Start) -> None:
+    write = """echo '{"step": 7}' >> "$LAUNCH_PROGRESS"; while :; do sleep 0.05; done"""
+    started = launch("--workers", "1", "--", "sh", "-c", write)
+    await_true(lambda: any(each["type"] == "progress_made" for each in started.events), "a report of progress")
+    started.signal(15)
+
+    assert started.wait() == 143
+    assert [json.loads(each["line"]) for each in started.events if each["type"] == "progress_made"] == [{"step": 7}]
+
+
+def test_nothing_but_the_contract_is_added(launch: Start, environment: dict[str, str]) -> None:
+    found = launch("--workers", "1", "--no-keras-fix", *program("report")).report()["env"]
+
+    assert {key for key in found if found[key] != environment.get(key)} <= {
+        "TF_CONFIG",
+        "TF_GRPC_REUSE_PORT",
+        "LAUNCH_RUN_ID",
+        "LAUNCH_ATTEMPT",
+        "LAUNCH_OUTPUT_DIR",
+        "LAUNCH_PROGRESS",
+        "PYTHONUNBUFFERED",
+        "PWD",
+        "LC_CTYPE",
+    }

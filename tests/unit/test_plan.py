@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from launcher.cluster import ClusterSpec, Task
+from launcher.cluster_file import ClusterFile, Host
+from launcher.errors import UsageError
+from launcher.plan import HostContext, KerasFix, TaskPlan, plan_attempt, worker_argv
+
+FIX = KerasFix("/opt/launcher/bootstrap", "/opt/training/keras_multiworker.py")
+
+
+def tasks(**counts: int) -> tuple[Task, ...]:
+    return tuple(Task(kind, index) for kind, count in counts.items() for index in range(count))
+
+
+def planned(
+    host: Host, environment: Mapping[str, str] | None = None, fix: KerasFix | None = None
+) -> dict[str, TaskPlan]:
+    spec = ClusterSpec({task: f"127.0.0.1:{2000 + n}" for n, task in enumerate(host.tasks)})
+    context = HostContext("/venv/bin/python", "/home/me", 8, "/runs/r/chief", "/runs/r", environment or {}, fix)
+    file = ClusterFile("test", (host,), ("python", "train.py"))
+    plan = plan_attempt(file, spec, {host.name: context}, "r", attempt=1)
+    return {each.task.slug: each for each in plan.tasks}
+
+
+TWO = Host("localhost", tasks(worker=2))
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        (["python", "train.py", "-e", "3"], ("/venv/bin/python", "train.py", "-e", "3")),
+        (["train.py", "-e", "3"], ("/venv/bin/python", "train.py", "-e", "3")),
+        (["sh", "-c", "echo $HOME"], ("sh", "-c", "echo $HOME")),
+        (["./binary", "python"], ("./binary", "python")),
+        (["/usr/bin/python3", "x.py"], ("/usr/bin/python3", "x.py")),
+    ],
+)
+def test_python_in_front_and_a_script_in_front_mean_the_hosts_own_python(
+    command: list[str], argv: tuple[str, ...]
+) -> None:
+    assert worker_argv(command, "/venv/bin/python") == argv
+
+
+def test_every_worker_gets_the_environment_that_the_contract_promises() -> None:
+    env = planned(TWO)["worker-1"].env
+    assert json.loads(env["TF_CONFIG"])["task"] == {"type": "worker", "index": 1}
+    assert {key: env[key] for key in sorted(env) if key.startswith("LAUNCH_")} == {
+        "LAUNCH_ATTEMPT": "1",
+        "LAUNCH_OUTPUT_DIR": "/runs/r/chief",
+        "LAUNCH_PROGRESS": "/runs/r/attempt-1/worker-1.progress.jsonl",
+        "LAUNCH_RUN_ID": "r",
+    }
+    assert env["TF_GRPC_REUSE_PORT"] == "true"
+    assert env["PYTHONUNBUFFERED"] == "1"
+
+
+def test_logs_are_told_apart_by_attempt_and_task() -> None:
+    plans = planned(TWO)
+    assert [plan.log for plan in plans.values()] == ["/runs/r/attempt-1/worker-0.log", "/runs/r/attempt-1/worker-1.log"]
+
+
+def test_workers_that_share_a_host_share_its_cores() -> None:
+    env = planned(TWO)["worker-0"].env
+    assert [env[key] for key in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")] == ["4"] * 3
+
+
+def test_a_worker_alone_on_its_host_keeps_all_cores() -> None:
+    assert "OMP_NUM_THREADS" not in planned(Host("localhost", tasks(worker=1)))["worker-0"].env
+
+
+def test_a_thread_count_that_the_user_has_set_is_left_alone() -> None:
+    by_file = planned(replace(TWO, env={"OMP_NUM_THREADS": "3"}))["worker-0"].env
+    by_environment = planned(TWO, {"TF_NUM_INTRAOP_THREADS": "2"})["worker-0"].env
+    assert by_file["OMP_NUM_THREADS"] == "3"
+    assert "TF_NUM_INTRAOP_THREADS" not in by_file
+    assert "OMP_NUM_THREADS" not in by_environment
+
+
+def test_gpus_are_shared_out_equally_in_order_and_parameter_servers_get_none() -> None:
+    plans = planned(Host("localhost", tasks(worker=2, ps=1), gpus=(0, 1, 2, 3)))
+    visible = {name: plan.env["CUDA_VISIBLE_DEVICES"] for name, plan in plans.items()}
+    assert visible == {"worker-0": "0,1", "worker-1": "2,3", "ps-0": "-1"}
+
+
+def test_without_gpus_in_the_file_the_workers_see_what_there_is() -> None:
+    assert "CUDA_VISIBLE_DEVICES" not in planned(TWO)["worker-0"].env
+
+
+def test_an_empty_list_of_gpus_hides_them_all() -> None:
+    assert planned(replace(TWO, gpus=()))["worker-0"].env["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+def test_gpus_that_cannot_be_shared_out_equally_are_an_error_that_says_so() -> None:
+    with pytest.raises(UsageError, match=r"gpus \[0, 1, 2\] cannot be shared out equally among 2 workers"):
+        planned(replace(TWO, gpus=(0, 1, 2)))
+
+
+def test_a_proxy_does_not_catch_the_traffic_between_workers_and_keeps_all_other() -> None:
+    env = planned(TWO, {"https_proxy": "http://proxy:3128", "no_proxy": "intranet"})["worker-0"].env
+    assert env["no_grpc_proxy"] == "intranet,127.0.0.1"
+    assert "no_proxy" not in env
+
+
+def test_without_a_proxy_nothing_is_said_about_proxies() -> None:
+    assert "no_grpc_proxy" not in planned(TWO)["worker-0"].env
+
+
+def test_the_files_env_reaches_the_worker_but_never_replaces_the_cluster() -> None:
+    env = planned(replace(TWO, env={"NCCL_DEBUG": "WARN", "TF_CONFIG": "{}", "LAUNCH_RUN_ID": "x"}))["worker-0"].env
+    assert env["NCCL_DEBUG"] == "WARN"
+    assert env["LAUNCH_RUN_ID"] == "r"
+    assert env["TF_CONFIG"] != "{}"
+
+
+def test_the_keras_fix_stands_before_the_users_own_path() -> None:
+    env = planned(TWO, {"PYTHONPATH": "/home/me/lib"}, FIX)["worker-0"].env
+    assert env["PYTHONPATH"] == "/opt/launcher/bootstrap:/home/me/lib"
+    assert env["LAUNCH_KERAS_FIX"] == FIX.module
+
+
+def test_without_the_keras_fix_the_path_is_the_users() -> None:
+    env = planned(TWO, {"PYTHONPATH": "/home/me/lib"})["worker-0"].env
+    assert "PYTHONPATH" not in env
+    assert "LAUNCH_KERAS_FIX" not in env
+
+
+def test_a_record_of_the_plan_shows_no_secret() -> None:
+    record = planned(replace(TWO, env={"HF_TOKEN": "hunter2", "MODE": "fast"}))["worker-0"].as_record()
+    assert "hunter2" not in json.dumps(record)
+    assert record["env"]["MODE"] == "fast"
