@@ -10,11 +10,13 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launcher import agent, events
 from launcher.cluster import Task
-from launcher.plan import TaskPlan
+
+if TYPE_CHECKING:
+    from launcher.plan import TaskPlan  # not needed before the agents are started
 
 Inbox = SimpleQueue[events.Event]
 

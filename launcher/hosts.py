@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from launcher import events
 from launcher.cluster import ClusterSpec, Task, dialled_at
@@ -13,8 +13,10 @@ from launcher.cluster_file import LOCALHOST, Host
 from launcher.errors import HostError
 from launcher.free_ports import free_ports
 from launcher.host import BEATS_PER_LEASE, HostConnection, Inbox, receive
-from launcher.plan import AttemptPlan
 from launcher.transport import agent_argv
+
+if TYPE_CHECKING:
+    from launcher.plan import AttemptPlan  # not needed before the agents are started
 
 LOOPBACK = "127.0.0.1"
 

@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from launcher import __version__, events
-from launcher.chief_files import kept, newest_step
 from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile
+from launcher.console import STDERR, STDOUT, Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
-from launcher.event_log import EventLog
 from launcher.failure import Failure, classify, root_cause
-from launcher.failure_report import report
+from launcher.failure.report import report
+from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.hosts import Hosts, StopRequestedError
 from launcher.local_host import local_contexts
-from launcher.logs import STDERR, STDOUT, Console
 from launcher.plan import AttemptPlan, plan_attempt
 from launcher.redaction import redacted_yaml
 from launcher.request import Request
-from launcher.restart_policy import Attempt, GiveUp, RestartPolicy
 from launcher.run_directory import RunDirectory
-from launcher.run_state import Launcher, RunState
+from launcher.run_directory.chief_files import kept, newest_step
+from launcher.run_directory.event_log import EventLog
+from launcher.run_directory.state import Launcher, RunState
+from launcher.run_directory.whole_files import shown
 from launcher.supervisor import AttemptResult, supervise
-from launcher.whole_files import shown
 
 LAST_WORDS = 1.0
 """Seconds that a console which is stuck at the end gets for the launcher's last lines."""

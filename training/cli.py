@@ -21,7 +21,7 @@ from training.tf_config import read_place
 @click.option("--epochs", type=click.IntRange(1, MAX_EPOCHS), default=20, help="Epochs in all, resumed ones included.")
 @click.option("--batch-size", type=int, help="Examples per replica and step.  [default: 32]")
 @click.option("--global-batch-size", type=int, help="Examples of all replicas per step, instead of --batch-size.")
-@click.option("--learning-rate", type=float, default=1e-3, help="Step size of the Adam optimizer.")
+@click.option("--learning-rate", type=float, default=0.05, help="At the first step; falls to zero until the last.")
 @click.option("--seed", type=int, default=0, help="Decides the split, the order of the examples and the first weights.")
 @click.option(
     "--output-dir",

@@ -29,7 +29,8 @@ class TrainingConfig:
     """Examples a replica and step. Default: 32, where `global_batch_size` is not given."""
     global_batch_size: int | None = None
     """Examples of all replicas a step."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 0.05
+    """At the first step; it falls to zero along a cosine until the last one."""
     seed: int = 0
     checkpoint_every: int = 1
     """Epochs between two checkpoints. The last epoch always ends with one."""
@@ -64,6 +65,7 @@ class TrainingConfig:
         return {
             "model": self.model,
             "seed": self.seed,
+            "epochs": self.epochs,
             "learning rate": self.learning_rate,
             "global batch size": self.replica_batch_size(replicas) * replicas,
         }

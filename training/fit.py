@@ -24,6 +24,8 @@ from training.models import MODELS
 from training.strategy import build_strategy, wait_for_all
 from training.tf_config import Place, read_place
 
+WEIGHT_DECAY = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class Batches:
@@ -51,7 +53,7 @@ def train(config: TrainingConfig, environ: Mapping[str, str] = os.environ) -> No
     examples = load_digits()
     training, held_out = (examples.take(part) for part in split(len(examples.labels), config.seed))
     batches = share_out(config, strategy.num_replicas_in_sync, training, held_out)
-    model = compiled_model(config, strategy)
+    model = compiled_model(config, strategy, batches.steps * config.epochs)
     checkpoints = Checkpoints(
         config.output_dir / "checkpoints", model, config.trajectory(batches.replicas), place, config.keep_checkpoints
     )
@@ -71,13 +73,18 @@ def share_out(config: TrainingConfig, replicas: int, training: Examples, held_ou
     return Batches(replicas, global_batch, steps, validation_steps(len(held_out.labels), replicas, global_batch))
 
 
-def compiled_model(config: TrainingConfig, strategy: Any) -> Any:
-    """The model with its loss and optimizer, its variables mirrored by the strategy and set by the seed."""
+def compiled_model(config: TrainingConfig, strategy: Any, steps: int) -> Any:
+    """The model with its loss and optimizer, its variables mirrored by the strategy and set by the seed.
+
+    Plain momentum rather than Adam: Adam divides by the size of the gradient, and so
+    blows the rounding errors of tiny gradients up to full steps. The learning rate falls to zero over `steps`.
+    """
     keras.utils.set_random_seed(config.seed)
     with strategy.scope():
         model = MODELS[config.model]()
+        falling = keras.optimizers.schedules.CosineDecay(config.learning_rate, steps)
         model.compile(
-            optimizer=keras.optimizers.Adam(config.learning_rate),
+            optimizer=keras.optimizers.SGD(falling, momentum=0.9, nesterov=True, weight_decay=WEIGHT_DECAY),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )

@@ -22,9 +22,9 @@ from launcher.cluster_file import (
     local_cluster,
     read_cluster_file,
 )
-from launcher.cluster_keys import ROOT, json_schema
+from launcher.cluster_file.keys import ROOT, json_schema
+from launcher.cluster_file.value_structures import ListOf, Record
 from launcher.errors import UsageError
-from launcher.value_structures import ListOf, Record
 
 Read = Callable[[str | bytes], ClusterFile]
 
@@ -203,7 +203,7 @@ def test_no_workers_without_a_file_are_refused() -> None:
 def test_workers_without_a_file_need_no_yaml() -> None:
     program = (
         "import sys; from launcher.cluster_file import local_cluster; local_cluster(2); "
-        "print(*{'yaml', 'msgspec', 'tensorflow', 'launcher.yaml_nodes'} & sys.modules.keys())"
+        "print(*{'yaml', 'msgspec', 'tensorflow', 'launcher.cluster_file.yaml_nodes'} & sys.modules.keys())"
     )
 
     result = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -217,7 +217,7 @@ def test_every_example_is_correct(path: Path) -> None:
 
 
 def test_the_schema_for_editors_is_current() -> None:
-    file = REPOSITORY / "launcher" / "cluster_file.schema.json"
+    file = REPOSITORY / "launcher" / "cluster_file" / "schema.json"
 
     remedy = "write json.dumps(json_schema(), indent=2) and a newline to it"
     assert json.loads(file.read_text()) == json_schema(), remedy

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from launcher.cluster import Task
 from launcher.events import HostLost, TaskExited, TaskStartFailed, TimedOut
 from launcher.failure import Ending, Failure, Kind, classify, is_conclusive, root_cause
-from launcher.failure_report import report
-from launcher.traceback_text import SCREENFUL
+from launcher.failure.report import report
+from launcher.failure.traceback_text import SCREENFUL
 
 WORKER = Task("worker", 1)
 TRACEBACK = b'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in <module>\n    f()\n'

@@ -13,8 +13,8 @@ import pytest
 from launcher.cluster import Task
 from launcher.events import TaskExited
 from launcher.failure import Ending, Failure, Kind, classify, is_conclusive, root_cause
-from launcher.failure_report import report
-from launcher.traceback_text import SCREENFUL
+from launcher.failure.report import report
+from launcher.failure.traceback_text import SCREENFUL
 
 RECORDINGS = Path(__file__).parent / "failure_tails"
 BAD_LABELS = "ValueError: labels out of range: found 11, expected 0 to 9"

@@ -6,7 +6,7 @@ import pytest
 
 from launcher.cluster import Task
 from launcher.failure import Failure, Kind
-from launcher.restart_policy import Attempt, GiveUp, Restart, RestartPolicy
+from launcher.failure.restart_policy import Attempt, GiveUp, Restart, RestartPolicy
 
 CRASH = Failure(Kind.CRASHED, "gpu-a", Task("worker", 0), exit_code=1, summary="ValueError: record 7")
 KILL = Failure(Kind.KILLED, "gpu-a", Task("worker", 1), signal=9)

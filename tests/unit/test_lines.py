@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.lines import LineSplitter, final_state
-from launcher.startup_noise import NoiseReader
-from launcher.terminal import Look
+from launcher.console.lines import LineSplitter, final_state
+from launcher.console.startup_noise import NoiseReader
+from launcher.console.terminal import Look
 
 SOURCES = st.sampled_from([b"\r", b"\n", b"\r\n", b"\b", b"a", b"b", b"\xc3\xa9", b"\xff", b"\x1b[1m", b"\x1b", b"\0"])
 TEXTS = st.one_of(st.binary(max_size=200), st.lists(SOURCES, max_size=60).map(b"".join))

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.cluster import Task
-from launcher.lines import final_state
-from launcher.logs import BAR_INTERVAL, Console, WorkerText
-from launcher.terminal import Look
+from launcher.console import BAR_INTERVAL, Console, WorkerText
+from launcher.console.lines import final_state
+from launcher.console.terminal import Look
 
 ZERO, ONE, TEN = Task("worker", 0), Task("worker", 1), Task("worker", 10)
 LOGS = {ZERO: "attempt-0/worker-0.log", ONE: "attempt-0/worker-1.log"}

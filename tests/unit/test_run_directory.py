@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from launcher.cluster import Task
 from launcher.errors import LaunchError, UsageError
-from launcher.event_log import EventLog
 from launcher.events import Event, HostReady, Interrupted, PortsReserved, ProgressMade, TaskExited, as_record
 from launcher.run_directory import RunDirectory, file_name, find, newest
-from launcher.run_state import Launcher, RunState
-from launcher.whole_files import write_whole
+from launcher.run_directory.event_log import EventLog
+from launcher.run_directory.state import Launcher, RunState
+from launcher.run_directory.whole_files import write_whole
 
 NOW = datetime(2026, 11, 20, 14, 22, 33)
 WORKER = Task("worker", 0)
@@ -177,7 +177,7 @@ def test_a_failed_write_keeps_the_old_content_and_leaves_nothing(tmp_path: Path)
 import resource, signal, sys
 from pathlib import Path
 from launcher.errors import LaunchError
-from launcher.whole_files import write_whole
+from launcher.run_directory.whole_files import write_whole
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:

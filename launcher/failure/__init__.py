@@ -18,7 +18,7 @@ from launcher.errors import EXIT_USAGE
 from launcher.events import HostLost, TaskExited, TaskStartFailed, TimedOut
 
 if TYPE_CHECKING:
-    from launcher.traceback_text import Crash
+    from launcher.failure.traceback_text import Crash
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ _NOT_ITS_OWN = ("KeyboardInterrupt", "SystemExit")
 
 def classify(ending: Ending, python: str | None = None) -> Failure:
     """Understand one end. `python`, the interpreter of that host, is only named in remedies."""
-    from launcher import remedies  # like all that reads a log: late, for no start-up should pay for it
+    from launcher.failure import remedies  # like all that reads a log: late, for no start-up should pay for it
 
     match ending.event:
         case HostLost(host, reason):
@@ -140,7 +140,7 @@ def _timed_out(host: str, task: Task, key: str, limit: float) -> Failure:
 
 
 def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
-    from launcher.traceback_text import last_crash, last_lines, log_lines
+    from launcher.failure.traceback_text import last_crash, last_lines, log_lines
 
     plain = Failure(Kind.EXITED, event.host, event.task, event.exit_code, event.signal, event.out_of_memory, stopped)
     if event.succeeded:
@@ -155,7 +155,7 @@ def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
 
 
 def _killed(failure: Failure) -> Failure:
-    from launcher import remedies
+    from launcher.failure import remedies
 
     remedy = remedies.for_no_memory(failure.host) if failure.out_of_memory else None
     return replace(failure, kind=Kind.KILLED, remedy=remedy)
@@ -172,7 +172,7 @@ def _telling(crash: Crash | None, event: TaskExited, stopped: bool) -> Crash | N
 
 def _crashed(plain: Failure, crash: Crash, python: str | None) -> Failure:
     """Judged by the exception that came first: a lost peer may be what it led to, or what led to it."""
-    from launcher import collateral, remedies
+    from launcher.failure import collateral, remedies
 
     first, last = crash.chain[0], crash.chain[-1]
     if collateral.is_collateral(first.text):
@@ -191,7 +191,7 @@ def _crashed(plain: Failure, crash: Crash, python: str | None) -> Failure:
 
 
 def _without_traceback(plain: Failure, python: str | None) -> Failure:
-    from launcher import collateral, remedies
+    from launcher.failure import collateral, remedies
 
     text = "\n".join(plain.excerpt)
     if collateral.is_collateral(text):
@@ -230,7 +230,7 @@ def _left_early(failures: Sequence[Failure], complaint: Failure) -> Failure | No
 
 def _fallen_silent(failures: Sequence[Failure], first: Failure) -> Failure:
     """Only complaints: follow them to the member that made none. It ended by our hand, frozen or cut off."""
-    from launcher.collateral import LEADER
+    from launcher.failure.collateral import LEADER
 
     tasks = {each.task: each for each in failures if each.task is not None}
     seen: list[Failure] = []

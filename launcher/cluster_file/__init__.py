@@ -12,7 +12,7 @@ from launcher.cluster import Task, number_tasks
 from launcher.errors import UsageError
 
 if TYPE_CHECKING:
-    from launcher.value_structures import Entries
+    from launcher.cluster_file.value_structures import Entries
 
 LOCALHOST = "localhost"
 DEFAULT_COMMAND = ("python", "-m", "training")
@@ -112,8 +112,8 @@ def read_cluster_file(path: Path) -> ClusterFile:
     Raises:
         ClusterFileError: with every mistake of the file, each with its line and column.
     """
-    from launcher.cluster_checks import task_counts
-    from launcher.cluster_keys import read_entries
+    from launcher.cluster_file.checks import task_counts
+    from launcher.cluster_file.keys import read_entries
 
     file, hosts = read_entries(path)
     numbered = number_tasks(task_counts(host) or {} for host in hosts)

@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from launcher.cluster import TASK_TYPES
-from launcher.cluster_checks import check_hosts, merged_hosts
-from launcher.file_text import Mistakes, read_text
-from launcher.value_kinds import Count, Duration, Flag, Kind, Text
-from launcher.value_structures import Entries, Environment, ListOf, Ports, Record, Words
-from launcher.yaml_nodes import parse
+from launcher.cluster_file.checks import check_hosts, merged_hosts
+from launcher.cluster_file.file_text import Mistakes, read_text
+from launcher.cluster_file.value_kinds import Count, Duration, Flag, Kind, Text
+from launcher.cluster_file.value_structures import Entries, Environment, ListOf, Ports, Record, Words
+from launcher.cluster_file.yaml_nodes import parse
 
 HOST_EXAMPLE = "{host: localhost, workers: 2}"
 SSH_DESTINATION = "an ssh destination: an alias, a host or user@host"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from launcher.file_text import Mistakes, shortened
-from launcher.yaml_nodes import Node, Scalar, YamlList, YamlMap
+from launcher.cluster_file.file_text import Mistakes, shortened
+from launcher.cluster_file.yaml_nodes import Node, Scalar, YamlList, YamlMap
 
 _DURATION = re.compile(r"((?:0|[1-9][0-9]{0,11})(?:\.[0-9]{1,12})?)(ms|s|m|h|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from launcher.startup_noise import NoiseReader
+from launcher.console.startup_noise import NoiseReader
 
 SCREENFUL = 25
 """How many lines of a log are shown in a report."""

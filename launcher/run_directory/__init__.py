@@ -13,8 +13,8 @@ from typing import Any
 
 from launcher.cluster import Task
 from launcher.errors import LaunchError, UsageError
-from launcher.run_state import RunState
-from launcher.whole_files import shown, write_whole
+from launcher.run_directory.state import RunState
+from launcher.run_directory.whole_files import shown, write_whole
 
 DEFAULT_ROOT = Path("runs")
 LATEST = "latest"

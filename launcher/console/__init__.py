@@ -15,9 +15,9 @@ from functools import partial
 from queue import SimpleQueue
 
 from launcher.cluster import Task, chief_of, in_order
-from launcher.lines import LineSplitter
-from launcher.startup_noise import NoiseReader
-from launcher.terminal import BOLD, DIM, RED, WORKER_COLOURS, Look
+from launcher.console.lines import LineSplitter
+from launcher.console.startup_noise import NoiseReader
+from launcher.console.terminal import BOLD, DIM, RED, WORKER_COLOURS, Look
 
 BAR_INTERVAL = 5.0
 """Seconds. A progress bar shows its last state when its line ends, and before that its newest state this often."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from launcher.file_text import Mistakes, shortened
+from launcher.cluster_file.file_text import Mistakes, shortened
 
 if TYPE_CHECKING:
     import yaml

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from launcher.file_text import UNREAD, Mistakes, shortened
-from launcher.value_kinds import AsWritten, Count, Kind, wrong
-from launcher.yaml_nodes import Node, Scalar, YamlList, YamlMap
+from launcher.cluster_file.file_text import UNREAD, Mistakes, shortened
+from launcher.cluster_file.value_kinds import AsWritten, Count, Kind, wrong
+from launcher.cluster_file.yaml_nodes import Node, Scalar, YamlList, YamlMap
 
 _PORTS = re.compile(r"([1-9][0-9]{0,8})(?:\s*-\s*([1-9][0-9]{0,8}))?")
 

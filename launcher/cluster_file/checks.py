@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from launcher.file_text import Mistakes
-from launcher.value_structures import Entries
-from launcher.yaml_nodes import Node
+from launcher.cluster_file.file_text import Mistakes
+from launcher.cluster_file.value_structures import Entries
+from launcher.cluster_file.yaml_nodes import Node
 
 WORK_KEYS = ("workers", "tasks")
 """Two ways of saying the same; a host that says neither runs one worker."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from launcher.errors import LaunchError
 from launcher.events import Event, as_record
-from launcher.whole_files import shown, write_all
+from launcher.run_directory.whole_files import shown, write_all
 
 
 class EventLog:

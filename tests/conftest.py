@@ -1,0 +1,39 @@
+"""What all tiers share: on CI no test is skipped, and hypothesis does not measure time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import TypeVar
+
+import hypothesis
+import pytest
+
+ON_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
+
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.register_profile("on_ci", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("on_ci" if ON_CI else "unhurried")
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a skipped test fail on CI."""
+    return failed_if_skipped((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let a skipped file fail on CI."""
+    return failed_if_skipped((yield))
+
+
+def failed_if_skipped(report: Report) -> Report:
+    """CI's machine must have what every test needs: what is not tested there is tested nowhere. An xfail stays one."""
+    if ON_CI and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which on CI counts as a failure: {reason}"
+    return report

@@ -1,0 +1,165 @@
+"""Imports point down only, and the borders of docs/design.md hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# From top to bottom: a module may import from the lines below its own, never from its own line or above.
+LAUNCHER = """
+    __main__
+    cli
+    run
+    session
+    supervisor hosts logs dry_run failure_report restart_policy chief_files event_log local_host run_directory
+    host failure free_ports
+    plan request
+    cluster_file
+    cluster_keys
+    cluster_checks
+    value_structures
+    value_kinds
+    yaml_nodes
+    file_text events collateral traceback_text whole_files
+    cluster errors remedies redaction transport run_state lines terminal startup_noise agent
+    __init__ bootstrap.sitecustomize bootstrap.tf_launch_keras_hook
+"""
+TRAINING = """
+    __main__
+    cli
+    fit
+    callbacks checkpoint export data.pipeline
+    strategy data.order
+    models devices config tf_config interrupt data.digits
+    errors keras_multiworker data
+    __init__
+"""
+LAYERS = {"launcher": LAUNCHER, "training": TRAINING}
+STANDING_ALONE = [
+    "launcher/agent.py",
+    "launcher/bootstrap/sitecustomize.py",
+    "launcher/bootstrap/tf_launch_keras_hook.py",
+    "training/keras_multiworker.py",
+]
+STANDARD_LIBRARY_ONLY = STANDING_ALONE[:-1]
+SAYING_NOTHING = {"manager", "managers", "util", "utils", "helper", "helpers", "common"}
+SLOW_TO_IMPORT = {"asyncio", "keras", "msgspec", "numpy", "portpicker", "psutil", "rich", "tensorflow", "yaml"}
+
+
+def sources(package: str) -> list[Path]:
+    """All modules of a package."""
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def name_below(package: str, path: Path) -> str:
+    """`data.pipeline` for training/data/pipeline.py; a package below has its own name, the package itself `__init__`."""
+    parts = path.relative_to(ROOT / package).with_suffix("").parts
+    return ".".join(parts if len(parts) == 1 else [part for part in parts if part != "__init__"])
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Full names of all that a module imports, wherever in the module: `from a import b` gives `a.b`."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: write the whole name of the module"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported_modules(package: str, path: Path) -> set[str]:
+    """What a module imports of its own package, as names of modules."""
+    modules = {name_below(package, source) for source in sources(package)}
+    found = set()
+    for name in imported(path):
+        top, _, rest = name.partition(".")
+        if top == package:
+            found.add(next((known for known in (rest, rest.rpartition(".")[0]) if known in modules), "__init__"))
+    return found
+
+
+def imported_packages(path: Path) -> set[str]:
+    """The packages that a module imports from."""
+    return {name.partition(".")[0] for name in imported(path)}
+
+
+def layers(package: str) -> dict[str, int]:
+    """The line on which each module stands."""
+    lines = LAYERS[package].strip().splitlines()
+    return {module: number for number, line in enumerate(lines) for module in line.split()}
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_every_module_has_a_layer(package: str) -> None:
+    modules = [name_below(package, path) for path in sources(package)]
+
+    assert sorted(layers(package)) == sorted(modules), "put the module on a line of the table above"
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_imports_point_down(package: str) -> None:
+    layer = layers(package)
+
+    upward = [
+        f"{package}.{module} imports {package}.{other}"
+        for path in sources(package)
+        for module in [name_below(package, path)]
+        for other in sorted(imported_modules(package, path))
+        if layer[other] <= layer[module]
+    ]
+
+    assert upward == []
+
+
+def test_launcher_needs_neither_tensorflow_nor_training() -> None:
+    forbidden = {"tensorflow", "keras", "tf_keras", "tensorboard", "numpy", "training"}
+
+    assert {path.name: found for path in sources("launcher") if (found := imported_packages(path) & forbidden)} == {}
+
+
+def test_training_does_not_know_the_launcher() -> None:
+    assert [path.name for path in sources("training") if "launcher" in imported_packages(path)] == []
+
+
+@pytest.mark.parametrize("path", STANDING_ALONE)
+def test_imports_nothing_of_ours(path: str) -> None:
+    assert imported_packages(ROOT / path) & set(LAYERS) == set()
+
+
+@pytest.mark.parametrize("path", STANDARD_LIBRARY_ONLY)
+def test_imports_only_the_standard_library(path: str) -> None:
+    ours = {"sitecustomize", "tf_launch_keras_hook"}  # the bootstrap's own files, and the one it hides
+
+    assert imported_packages(ROOT / path) - sys.stdlib_module_names - ours == set()
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_names_say_something(package: str) -> None:
+    definitions = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    names = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sources(package)
+        for name in [
+            path.stem,
+            *(node.name for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, definitions)),
+        ]
+        if SAYING_NOTHING & {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+    }
+
+    assert names == set()
+
+
+def test_command_line_starts_without_slow_imports() -> None:
+    program = "import sys, launcher.cli; print(*sys.modules)"
+
+    loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+
+    assert SLOW_TO_IMPORT & set(loaded.stdout.split()) == set()

@@ -1,0 +1,84 @@
+"""What is installed is what is pinned, and a wheel holds all that the program reads."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN, TEST = ROOT / "constraints.txt", ROOT / "constraints-test.txt"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def pins(path: Path) -> dict[str, Version]:
+    """The pinned version of each package."""
+    return {
+        canonicalize_name(name): Version(version)
+        for name, version in re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", path.read_text(), re.MULTILINE)
+    }
+
+
+def requirements(*extras: str) -> list[str]:
+    """What pyproject.toml asks for."""
+    project = PYPROJECT["project"]
+    optional = [line for extra in extras for line in project["optional-dependencies"][extra]]
+    return [*PYPROJECT["build-system"]["requires"], *project["dependencies"], *optional]
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        *((RUN, line) for line in requirements()),
+        *((TEST, line) for line in requirements(*PYPROJECT["project"]["optional-dependencies"])),
+    ],
+)
+def test_requirement_is_pinned_within_its_range(path: Path, wanted: str) -> None:
+    requirement = Requirement(wanted)
+
+    version = pins(path).get(canonicalize_name(requirement.name))
+
+    assert version in requirement.specifier if version else False, (
+        f"{wanted}: {version} in {path.name}; run scripts/pin"
+    )
+
+
+@pytest.mark.parametrize("path", [RUN, TEST], ids=lambda path: path.name)
+def test_every_pin_has_a_hash(path: Path) -> None:
+    entries = re.split(r"^(?=[A-Za-z0-9])", path.read_text(), flags=re.MULTILINE)[1:]
+
+    assert [entry.split()[0] for entry in entries if not re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry)] == []
+
+
+@pytest.mark.parametrize("path", [RUN, TEST], ids=lambda path: path.name)
+def test_pins_name_no_place_to_download_from(path: Path) -> None:
+    text = path.read_text()
+
+    assert re.findall(r"^.*(?:://|^-|--index|--find-links|--trusted-host| @ ).*$", text, re.MULTILINE) == []
+
+
+def test_tests_run_with_the_versions_that_users_run() -> None:
+    assert pins(RUN).items() <= pins(TEST).items()
+
+
+def test_wheel_holds_every_file_of_both_packages(tmp_path: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "launcher", "training"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout.split("\n")[:-1]
+
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, check=True)
+
+    (wheel,) = tmp_path.glob("*.whl")
+    assert set(listed) <= set(zipfile.ZipFile(wheel).namelist())
