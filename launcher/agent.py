@@ -164,6 +164,8 @@ def hold_port(port: int) -> socket.socket:
 
     The bind itself is exclusive: SO_REUSEPORT is set only afterwards, so two runs can never share a port by accident,
     while the worker (TensorFlow's gRPC server under TF_GRPC_REUSE_PORT=true) can still join the one that is held.
+    A port that only waits for the last packets of an earlier run (TIME_WAIT) is free: SO_REUSEADDR, set for the bind
+    alone, passes over those and over nothing that is held.
 
     Raises:
         OSError: the port is taken.
@@ -172,7 +174,9 @@ def hold_port(port: int) -> socket.socket:
 
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("0.0.0.0", port))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except BaseException:
         held.close()
@@ -357,7 +361,7 @@ class Agent:
             except BlockingIOError:
                 return
             except OSError:
-                self.abandon()
+                self.abandon("the launcher has closed its end")
                 return
             self.outgoing_bytes -= written
             if written == len(self.outgoing[0]):
@@ -375,7 +379,7 @@ class Agent:
         except OSError:
             data = b""
         if not data:
-            self.abandon()
+            self.abandon("the launcher has gone")
         self.lease_until = time.monotonic() + self.lease
         for head, _ in self.decoder.feed(data):
             getattr(self, "do_" + head.pop("do"))(**head)
@@ -397,11 +401,9 @@ class Agent:
         """The launcher lives; reading this has renewed the lease."""
 
     def do_reserve(self, names: list[str], first: int, last: int) -> None:
-        """Hold one port a task, in place of the ports of an earlier attempt."""
-        close_sockets(self.held)
-        self.held = {}
+        """Hold one port a task; those of an earlier attempt are held still, and serve again."""
         try:
-            self.held = hold_ports(names, first, last)
+            self.held = self.held or hold_ports(names, first, last)
         except OSError as error:
             self.tell("reservation_failed", reason=error.strerror or str(error))
             return
@@ -435,9 +437,10 @@ class Agent:
             self.workers[task].acknowledged += count
             self.poll_interval = BUSY_POLL
 
-    def abandon(self) -> None:
-        """The launcher is gone (or asked to be treated so): stop everything, tell nobody, end."""
+    def abandon(self, reason: str) -> None:
+        """Nobody will say what to do any more: stop everything, and end. The reason stands on stderr."""
         if self.connected:
+            os.write(2, f"{reason}; all workers were stopped\n".encode())
             self.connected = False
             self.outgoing = []
             self.do_stop(signal.SIGTERM, ORPHAN_GRACE)
@@ -509,8 +512,10 @@ class Agent:
     def keep_time(self) -> None:
         """Do what is due: the lease, the SIGKILL after a grace, the end of patience with an unkillable process."""
         now = time.monotonic()
-        if now > self.lease_until or self.told_to_end:
-            self.abandon()
+        if self.told_to_end:
+            self.abandon("the agent was told to end by a signal")
+        if now > self.lease_until:
+            self.abandon(f"no sign of life from the launcher for {self.lease:g} s")
         if self.kill_at is not None and now >= self.kill_at:
             self.kill_at = now + KILL_AGAIN
             self.give_up_at = self.give_up_at or now + UNKILLABLE
@@ -530,9 +535,7 @@ class Agent:
 
     def _lost_guard(self) -> None:
         self.guard_gone = None
-        self.tell("error", reason="the guard process beside the agent was killed")
-        self.flush()
-        self.abandon()
+        self.abandon("the guard process beside the agent was killed")
 
     def run(self) -> None:
         """Serve until the launcher is gone and nothing is left."""

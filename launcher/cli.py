@@ -57,6 +57,11 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
     help="Where the run's own directory is made.",
 )
 @click.option(
+    "--resume",
+    metavar="RUN",
+    help="Go on in the directory of an earlier run (name, path or `latest`), where its checkpoints are.",
+)
+@click.option(
     "--max-restarts", type=click.IntRange(0), metavar="N", help="Start the gang again up to N times after a failure."
 )
 @click.option(

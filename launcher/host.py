@@ -119,10 +119,7 @@ class HostConnection:
         reason = "the connection closed"
         try:
             for head, body in self._frames():
-                if head.get("event") == "error":
-                    reason = head["reason"]
-                else:
-                    self._inbox.put(self._event(head, body))
+                self._inbox.put(self._event(head, body))
         except (OSError, ValueError, KeyError) as error:
             reason = f"the agent sent something unreadable: {error!r}"
         self._process.wait()
@@ -174,12 +171,14 @@ class HostConnection:
         raise ValueError(f"unknown event {kind!r}")
 
     def _why(self, reason: str) -> str:
-        """What the agent, its Python or ssh said last on stderr, if anything, else `reason`; and how it ended."""
+        """What the agent, its guard or its Python said last on stderr; else `reason`, and how the agent ended."""
         said = os.pread(self._complaint, 4096, max(0, os.fstat(self._complaint).st_size - 4096))
-        lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+        if lines:
+            return lines[-1]
         code = self._process.returncode
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"{lines[-1].strip() if lines else reason} (agent ended with {ended})"
+        return f"{reason} (the agent ended with {ended})"
 
     def close(self) -> None:
         """End the agent: it stops whatever still runs, and is gone when this returns."""

@@ -19,6 +19,7 @@ class Request:
     command: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
     run_dir: Path = Path("runs")
+    resume: str | None = None
     max_restarts: int | None = None
     dry_run: bool = False
     as_json: bool = False

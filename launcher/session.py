@@ -17,7 +17,7 @@ from launcher import __version__, events
 from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
-from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError, UsageError
 from launcher.failure import Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
@@ -27,7 +27,7 @@ from launcher.local_host import local_contexts
 from launcher.plan import AttemptPlan, plan_attempt
 from launcher.redaction import redacted_yaml
 from launcher.request import Request
-from launcher.run_directory import RunDirectory
+from launcher.run_directory import RunDirectory, find
 from launcher.run_directory.chief_files import kept, newest_step
 from launcher.run_directory.event_log import EventLog
 from launcher.run_directory.state import Launcher, RunState
@@ -80,7 +80,8 @@ class Session:
         self._inbox = inbox
         self._began = time.monotonic()
         self._started = datetime.now().astimezone()
-        self._directory = RunDirectory.create(request.run_dir, file.name, self._started)
+        self._directory = run_directory(request, file.name, self._started)
+        self._first_attempt = self._directory.next_attempt()
         self._hosts_of = {task: host.name for host in file.hosts for task in host.tasks}
         self._console = Console(
             self._acknowledge,
@@ -111,21 +112,21 @@ class Session:
 
     def _attempts(self) -> RunResult:
         policy = RestartPolicy(self._file.restart.max_restarts, self._file.restart.backoff)
-        failed: tuple[Attempt, ...] = ()
-        for attempt in itertools.count():
+        tried: tuple[Attempt, ...] = ()
+        for attempt in itertools.count(self._first_attempt):
             before = newest_step(self._directory.chief)
             ended = self._attempt(attempt)
             cause = None if ended.succeeded else root_cause([classify(each, sys.executable) for each in ended.endings])
-            result = RunResult(self._exit_code(ended), self._directory.path, attempt + 1, cause)
+            tried = (*tried, Attempt(cause, before, newest_step(self._directory.chief)))
+            result = RunResult(self._exit_code(ended), self._directory.path, len(tried), cause)
             if ended.succeeded or ended.interrupted is not None:
                 return result
-            failed = (*failed, Attempt(cause, before, newest_step(self._directory.chief)))
-            decision = policy.decide(failed)
+            decision = policy.decide(tried)
             if isinstance(decision, GiveUp):
                 if self._file.restart.max_restarts:
                     self._console.say(f"no further restart: {decision.reason}", error=True)
                 return result
-            self._await_restart(attempt + 1, cause, decision.delay)
+            self._await_restart(len(tried), cause, decision.delay)
         raise AssertionError("unreachable")
 
     def _attempt(self, attempt: int) -> AttemptResult:
@@ -137,7 +138,7 @@ class Session:
         self._console.begin(self._logs)
         return supervise(plan, self._file.timeouts, self._hosts, self._inbox, self._observe, self._console.say)
 
-    def _await_restart(self, attempt: int, cause: Failure | None, delay: float) -> None:
+    def _await_restart(self, restart: int, cause: Failure | None, delay: float) -> None:
         """Say what happened, and let the backoff pass.
 
         Raises:
@@ -145,7 +146,7 @@ class Session:
         """
         self._tell_of(cause)
         self._console.say(
-            f"restarting all workers in {delay:g} s (restart {attempt} of {self._file.restart.max_restarts})"
+            f"restarting all workers in {delay:g} s (restart {restart} of {self._file.restart.max_restarts})"
         )
         until = time.monotonic() + delay
         while (left := until - time.monotonic()) > 0:
@@ -172,7 +173,7 @@ class Session:
     def _write_down(self, plan: AttemptPlan) -> None:
         """Once the first worker runs: nobody waits for a disk before that."""
         self._directory.write_plan(plan.attempt, plan.as_record())
-        if plan.attempt == 0:
+        if plan.attempt == self._first_attempt:
             if self._request.cluster is not None:
                 self._directory.write_cluster_file(redacted_yaml(self._request.cluster.read_text("utf-8-sig")))
             self._write_state("running")
@@ -237,6 +238,21 @@ class Session:
         if ended.interrupted is not None:
             return 128 + ended.interrupted
         return EXIT_DONE if ended.succeeded else EXIT_WORKERS_FAILED
+
+
+def run_directory(request: Request, name: str, now: datetime) -> RunDirectory:
+    """A new run directory, or the one that the user wants to go on in.
+
+    Raises:
+        UsageError: there is no such run, or it still runs.
+    """
+    if request.resume is None:
+        return RunDirectory.create(request.run_dir, name, now)
+    directory = find(request.run_dir, request.resume)
+    launcher = directory.read_state().launcher
+    if launcher.is_alive():
+        raise UsageError(f"run {directory.path.name} still runs (launcher: process {launcher.pid}); stop it first")
+    return directory
 
 
 def relative(path: str | Path) -> str:

@@ -155,8 +155,9 @@ class Gang:
         self._endings.append(Ending(event, self._stopping))
         self._occupied.discard(event.host)
         gone = {task for task, host in self._hosts.items() if host == event.host}
-        for tasks in (self._running, self._unstarted, self._open_logs):
-            tasks -= gone
+        self._running -= gone
+        self._unstarted -= gone
+        self._open_logs -= gone
         yield from self._stop_failed(f"{event.host} was lost: {event.reason}")
 
     # ---- how it ends

@@ -96,6 +96,11 @@ class RunDirectory:
         """The steps that a worker reported, one JSON object a line."""
         return self.attempt(attempt) / f"{task.slug}.progress.jsonl"
 
+    def next_attempt(self) -> int:
+        """The number of the attempt after those that the run has had."""
+        numbers = [int(path.name[8:]) for path in self.path.glob("attempt-*") if path.name[8:].isdecimal()]
+        return max(numbers, default=-1) + 1
+
     def make_chief(self) -> Path:
         """Make the chief's directory if it is not there yet."""
         return _made(self.chief)

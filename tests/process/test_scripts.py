@@ -5,11 +5,11 @@ The real scripts, venv and pip, in a checkout without dependencies, whose build 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,10 +40,11 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
         with open("go on") as go_on:
             go_on.read()
     name = "tf_launch-0-py3-none-any.whl"
+    about = "tf_launch-0.dist-info/"
     with zipfile.ZipFile(os.path.join(wheel_directory, name), "w") as wheel:
-        wheel.writestr("tf_launch-0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: tf-launch\\nVersion: 0\\n")
-        wheel.writestr("tf_launch-0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
-        wheel.writestr("tf_launch-0.dist-info/RECORD", "")
+        wheel.writestr(about + "METADATA", "Metadata-Version: 2.1\\nName: tf-launch\\nVersion: 0\\n")
+        wheel.writestr(about + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(about + "RECORD", "")
     return name
 '''
 PROGRAM = """
@@ -55,8 +56,22 @@ sys.exit(7)
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout whose path is not kind to shell scripts, not yet set up."""
-    root = tmp_path / "a 'check' $out"
+    """A checkout that is not yet set up."""
+    return new_checkout(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout after its first run, for tests that leave it ready."""
+    root = new_checkout(tmp_path_factory.mktemp("ready"))
+    code, _, errors = launch(root)
+    assert (code, installs(root)) == (7, 1), errors
+    return root
+
+
+def new_checkout(parent: Path) -> Path:
+    """Write a checkout, at a path that is not kind to shell scripts."""
+    root = parent / "a 'check' $out"
     shutil.copytree(SCRIPTS, root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in {
         "pyproject.toml": PYPROJECT,
@@ -107,25 +122,24 @@ def installs(checkout: Path) -> int:
     return (checkout / ".venv/set-up.log").read_text().count("Successfully installed tf-launch")
 
 
-def test_first_run_sets_up_then_runs_the_program_in_the_callers_directory(checkout: Path, tmp_path: Path) -> None:
+def test_program_runs_in_the_callers_directory_with_its_arguments_and_exit_code(ready: Path, tmp_path: Path) -> None:
     link = tmp_path / "link to launch"
-    link.symlink_to(checkout / "scripts/launch")
+    link.symlink_to(ready / "scripts/launch")
 
     with start(link, "--flag", "two words", "", cwd=tmp_path) as process:
         output, errors = process.communicate()
 
-    assert output.splitlines() == [str(tmp_path), str(checkout / ".venv"), "--flag", "two words", ""], errors
+    assert output.splitlines() == [str(tmp_path), str(ready / ".venv"), "--flag", "two words", ""], errors
     assert process.returncode == 7
 
 
-def test_second_run_installs_nothing_and_says_nothing(checkout: Path) -> None:
-    launch(checkout)
-    before = (checkout / ".venv/set-up.log").stat()
+def test_second_run_installs_nothing_and_says_nothing(ready: Path) -> None:
+    before = (ready / ".venv/set-up.log").stat()
 
-    code, _, errors = launch(checkout)
+    code, _, errors = launch(ready)
 
     assert (code, errors) == (7, "")
-    assert (checkout / ".venv/set-up.log").stat() == before
+    assert (ready / ".venv/set-up.log").stat() == before
 
 
 def test_two_first_runs_install_once(checkout: Path) -> None:
@@ -137,34 +151,36 @@ def test_two_first_runs_install_once(checkout: Path) -> None:
     assert installs(checkout) == 1
 
 
-def test_changed_pins_are_installed(checkout: Path) -> None:
-    launch(checkout)
-    (checkout / "constraints.txt").write_text("# changed\n")
+def test_changed_pins_are_installed(ready: Path) -> None:
+    before = installs(ready)
+    with (ready / "constraints.txt").open("a") as pins:
+        pins.write("# changed\n")
 
-    launch(checkout)
+    launch(ready)
 
-    assert installs(checkout) == 2
+    assert installs(ready) == before + 1
 
 
-def test_moved_checkout_is_set_up_anew(checkout: Path, tmp_path: Path) -> None:
-    launch(checkout)
-    moved = checkout.rename(tmp_path / "moved")
+def test_checkout_that_was_set_up_elsewhere_is_set_up_anew(ready: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(ready, moved, symlinks=True)
 
     code, output, errors = launch(moved)
 
     assert (code, output[1]) == (7, str(moved / ".venv")), errors
-    assert str(checkout) not in (moved / ".venv/pyvenv.cfg").read_text()
+    assert str(ready) not in (moved / ".venv/pyvenv.cfg").read_text()
 
 
-def test_interrupt_stops_pip_and_the_next_run_starts_over(checkout: Path) -> None:
+def test_interrupt_stops_pip_and_leaves_nothing_that_counts_as_ready(checkout: Path) -> None:
     with building(checkout) as process:
         os.killpg(process.pid, signal.SIGINT)
-        # Everybody who holds the pipes is gone when this returns.
+        # Pip holds the lock too.
         process.communicate()
-    assert process.returncode == 130
 
-    assert launch(checkout)[0] == 7
-    assert installs(checkout) == 1
+    assert process.returncode == 130
+    with (checkout / ".venv.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert not (checkout / ".venv/set-up").exists()
 
 
 def test_killed_set_up_is_waited_for_and_not_taken_for_a_finished_one(checkout: Path) -> None:
@@ -181,18 +197,18 @@ def test_killed_set_up_is_waited_for_and_not_taken_for_a_finished_one(checkout: 
     assert (process.returncode, installs(checkout)) == (7, 1)
 
 
-def test_failed_install_shows_why_and_leaves_what_worked(checkout: Path) -> None:
-    launch(checkout)
-    pins = checkout / "constraints.txt"
+def test_failed_install_shows_why_and_leaves_what_worked(ready: Path) -> None:
+    pins = ready / "constraints.txt"
+    good = pins.read_text()
     pins.write_text("no-such-package==1 --hash=sha256:" + "0" * 64)
 
-    code, output, errors = launch(checkout)
+    code, output, errors = launch(ready)
 
     assert (code, output) == (3, [])
     assert "No matching distribution found for no-such-package==1" in errors
-    assert str(checkout / ".venv/set-up.log") in errors
-    pins.write_text("")
-    assert launch(checkout)[::2] == (7, "")
+    assert str(ready / ".venv/set-up.log") in errors
+    pins.write_text(good)
+    assert launch(ready)[::2] == (7, "")
 
 
 def test_foreign_venv_is_left_alone(checkout: Path) -> None:
@@ -219,10 +235,10 @@ def test_without_a_fitting_python_the_message_names_the_versions(checkout: Path,
     assert "no Python 3.11, 3.12 or 3.13 found" in errors
 
 
-def test_arguments_of_scripts_test_go_to_pytest(checkout: Path) -> None:
-    """Only the way there: this checkout has no pytest."""
-    with start(checkout / "scripts/test", "-k", "x") as process:
-        _, errors = process.communicate()
+def test_scripts_test_hands_its_arguments_to_pytest(ready: Path) -> None:
+    (ready / "pytest.py").write_text("import sys; print(sys.argv[1:])")
 
-    assert errors.splitlines()[-1].endswith("No module named pytest")
-    assert sys.prefix not in errors
+    with start(ready / "scripts/test", "-k", "two words") as process:
+        output, errors = process.communicate()
+
+    assert output == "['-k', 'two words']\n", errors

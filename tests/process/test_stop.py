@@ -130,19 +130,17 @@ def test_a_signal_before_any_worker_has_started_starts_none_or_ends_it(launch: S
     assert started.wait() == 130
 
 
-@pytest.mark.parametrize("step", range(12))
-def test_a_signal_at_any_moment_of_the_start_leaves_nothing(launch: Start, step: int) -> None:
-    """The launcher makes its moments visible by system calls; the n-th look at it is some moment of its start."""
+@pytest.mark.parametrize("faults", range(500, 6000, 500))
+def test_a_signal_at_any_moment_of_the_start_leaves_nothing(launch: Start, faults: int) -> None:
+    """How far the launcher has come is told by its page faults: they count the same on a busy machine."""
     started = launch("--workers", "2", *program("stay", "die"))
-    seen = 0
-    while seen < step * 40 and started.process.poll() is None and b"ready" not in started.log("worker-1"):
-        seen += 1
-        Path(f"/proc/{started.process.pid}/syscall").read_bytes()
-        started.run_directory.exists()
+    stat = Path(f"/proc/{started.process.pid}/stat")
+    while int(stat.read_text().rpartition(")")[2].split()[7]) < faults and b"ready" not in started.log("worker-1"):
+        pass
     started.signal(signal.SIGINT)
 
-    # Python's own end by SIGINT while it still imports is -2, or 1 where it cannot yet say
-    assert started.wait() in {130, -signal.SIGINT, 1}
+    # as long as Python still imports, it ends by the signal itself, or by 1
+    assert started.wait() in ({130} if started.runs.exists() else {130, -signal.SIGINT, 1})
 
 
 def test_a_signal_in_the_settle_window_stops_the_run(launch: Start, cluster: Cluster) -> None:

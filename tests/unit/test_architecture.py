@@ -19,18 +19,21 @@ LAUNCHER = """
     cli
     run
     session
-    supervisor hosts logs dry_run failure_report restart_policy chief_files event_log local_host run_directory
-    host failure free_ports
+    supervisor hosts dry_run failure.report failure.restart_policy local_host
+    run_directory.chief_files run_directory.event_log
+    failure run_directory console host free_ports
     plan request
     cluster_file
-    cluster_keys
-    cluster_checks
-    value_structures
-    value_kinds
-    yaml_nodes
-    file_text events collateral traceback_text whole_files
-    cluster errors remedies redaction transport run_state lines terminal startup_noise agent
-    __init__ bootstrap.sitecustomize bootstrap.tf_launch_keras_hook
+    cluster_file.keys
+    cluster_file.checks
+    cluster_file.value_structures
+    cluster_file.value_kinds
+    cluster_file.yaml_nodes
+    cluster_file.file_text events failure.collateral failure.traceback_text run_directory.whole_files
+    cluster errors failure.remedies run_directory.state redaction transport
+    console.lines console.terminal console.startup_noise
+    agent bootstrap.sitecustomize bootstrap.tf_launch_keras_hook
+    __init__
 """
 TRAINING = """
     __main__
@@ -60,7 +63,7 @@ def sources(package: str) -> list[Path]:
 
 
 def name_below(package: str, path: Path) -> str:
-    """`data.pipeline` for training/data/pipeline.py; a package below has its own name, the package itself `__init__`."""
+    """`data.pipeline` for training/data/pipeline.py, `data` for training/data/__init__.py."""
     parts = path.relative_to(ROOT / package).with_suffix("").parts
     return ".".join(parts if len(parts) == 1 else [part for part in parts if part != "__init__"])
 

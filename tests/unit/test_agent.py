@@ -77,3 +77,21 @@ def test_ports_are_given_back_when_the_range_is_too_small() -> None:
         hold_ports(["worker-0", "worker-1"], port, port)
     with socket.socket() as other:
         other.bind(("0.0.0.0", port))
+
+
+def test_a_port_that_an_earlier_run_has_just_left_can_be_held_again() -> None:
+    held = hold_ports(["worker-0"], 0, 0)
+    port = held["worker-0"].getsockname()[1]
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("0.0.0.0", port))
+        server.listen()
+        with socket.create_connection(("127.0.0.1", port)):
+            server.accept()[0].close()  # whoever closes first waits (TIME_WAIT)
+    close_sockets(held)
+    again = hold_ports(["worker-0"], port, port)
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("0.0.0.0", port))
+    close_sockets(again)

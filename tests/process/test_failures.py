@@ -1,0 +1,142 @@
+"""The last lines name the culprit: worker, host, exit code or signal, the end of its log, where the rest is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from launching import Launch, program
+
+Start = Callable[..., Launch]
+Cluster = Callable[..., tuple[str, str]]
+
+RECORDINGS = Path(__file__).resolve().parents[1] / "unit" / "failure_tails"
+culprits = pytest.mark.parametrize("culprit", ["worker-0", "worker-1"])
+
+
+def spoken(task: str) -> str:
+    return task.replace("-", " ")
+
+
+@culprits
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("3", "failed (exit code 3)"),
+        ("255", "failed (exit code 255)"),
+        ("raise", "failed (exit code 1): ValueError: labels out of range"),
+        ("SIGKILL", "was killed by SIGKILL"),
+        ("SIGSEGV", "was killed by SIGSEGV"),
+        ("SIGABRT", "was killed by SIGABRT"),
+    ],
+)
+def test_the_culprit_is_named(launch: Start, cluster: Cluster, culprit: str, how: str, said: str) -> None:
+    started = launch(*cluster(), *program("fail", culprit, how))
+
+    assert started.wait() == 1
+    assert f"{spoken(culprit)} on localhost {said}" in started.last_words
+    log = f"runs/{started.run_directory.name}/attempt-0/{culprit}.log"
+    assert f"Its whole log: {log}" in started.last_words
+    assert started.run_state["result"]["root_cause"]["task"] == culprit
+
+
+@culprits
+def test_the_culprits_own_traceback_is_shown_with_its_place(launch: Start, cluster: Cluster, culprit: str) -> None:
+    started = launch(*cluster(), *program("fail", culprit, "raise"))
+
+    assert started.wait() == 1
+    assert re.search(r"labels out of range \(\S*fail\.py:\d+\)", started.last_words)
+    assert 'raise ValueError("labels out of range")' in started.last_words
+
+
+@culprits
+def test_the_last_lines_of_a_culprit_without_a_traceback_are_shown(
+    launch: Start, cluster: Cluster, culprit: str
+) -> None:
+    started = launch(*cluster(), *program("fail", culprit, "3"))
+
+    assert started.wait() == 1
+    assert "giving up with 3" in started.last_words
+
+
+@pytest.mark.parametrize("recording", ["value_error", "chief_value_error", "sigkill", "chief_sigkill"])
+@pytest.mark.parametrize("order", [("worker-0", "worker-1"), ("worker-1", "worker-0")], ids=["0 first", "1 first"])
+def test_a_peers_complaint_does_not_win_over_the_culprit(
+    launch: Start, cluster: Cluster, recording: str, order: tuple[str, ...]
+) -> None:
+    """Real words of TensorFlow, whoever arrives first."""
+    culprit = "worker 0" if recording.startswith("chief") else "worker 1"
+    said = "was killed by SIGKILL" if recording.endswith("kill") else "failed (exit code 1): ValueError: labels out of"
+
+    started = launch(*cluster(timeouts={"failure_grace": "10s"}), *program("replay", str(RECORDINGS / recording), *order))
+
+    assert started.wait() == 1
+    assert f"{culprit} on localhost {said}" in started.last_words
+
+
+def test_a_worker_that_leaves_early_is_named_when_the_others_fail_without_it(launch: Start, cluster: Cluster) -> None:
+    command = program("replay", str(RECORDINGS / "exit_0"), "worker-1", "worker-0")
+
+    started = launch(*cluster(timeouts={"failure_grace": "10s"}), *command)
+
+    assert started.wait() == 1
+    assert "worker 1 on localhost ended too early (exit code 0)" in started.last_words
+
+
+def test_a_failure_stops_workers_that_ignore_it(launch: Start, cluster: Cluster) -> None:
+    script = """trap '' TERM INT; case "$TF_CONFIG" in *'"index": 1}'*) exit 3;; esac; while :; do sleep 0.1; done"""
+    started = launch(*cluster(3, timeouts={"failure_grace": "100ms"}), "--", "sh", "-c", script)
+
+    assert started.wait() == 1
+    assert "worker 1 on localhost failed (exit code 3)" in started.last_words
+
+
+# ---- what is no failure
+def test_a_worker_may_end_well_before_the_others(launch: Start, tmp_path: Path) -> None:
+    script = """case "$TF_CONFIG" in *'"index": 1}'*) touch gone;; *) until [ -e gone ]; do sleep 0.01; done; echo on;; esac"""
+    started = launch("--workers", "2", "--", "sh", "-c", script)
+
+    assert started.succeeded()
+    assert started.stdout == "[worker 0] on\n"
+
+
+def test_services_are_stopped_once_the_training_is_done(launch: Start, cluster: Cluster) -> None:
+    tasks = {"chief": 1, "worker": 1, "ps": 2, "evaluator": 1}
+    script = """case "$TF_CONFIG" in *'"type": "ps"'*|*'"type": "evaluator"'*) exec sleep 1000;; esac; echo trained"""
+
+    started = launch(*cluster(tasks=tasks), "--", "sh", "-c", script)
+
+    assert started.succeeded()
+    assert sorted(started.stdout.split("\n")) == ["", "[chief 0]  trained", "[worker 0] trained"]
+    assert "done in" in started.last_words
+
+
+def test_services_that_refuse_to_end_are_killed_and_the_run_is_a_success(launch: Start, cluster: Cluster) -> None:
+    script = """case "$TF_CONFIG" in *'"type": "ps"'*) trap '' TERM; while :; do sleep 0.1; done;; esac"""
+
+    started = launch(*cluster(tasks={"worker": 1, "ps": 1}), "--", "sh", "-c", script)
+
+    assert started.succeeded()
+
+
+@pytest.mark.parametrize("service", ["ps", "evaluator"])
+def test_a_failed_service_is_a_failure(launch: Start, cluster: Cluster, service: str) -> None:
+    script = f"""case "$TF_CONFIG" in *'"type": "{service}"'*) exit 4;; esac; exec sleep 1000"""
+
+    started = launch(*cluster(tasks={"worker": 1, service: 1}), "--", "sh", "-c", script)
+
+    assert started.wait() == 1
+    assert f"{service} 0 on localhost failed (exit code 4)" in started.last_words
+
+
+def test_a_peers_complaint_after_the_chiefs_success_is_no_failure(launch: Start, cluster: Cluster) -> None:
+    """Real words: the worker whose peer ended well. Here that peer is the chief."""
+    recording = RECORDINGS / "exit_0" / "worker-0.log"
+    script = f"""case "$TF_CONFIG" in *'"type": "worker"'*) until [ -e gone ]; do sleep 0.01; done; cat '{recording}'; exit 1;;
+        esac; (sleep 0.2; touch gone) &"""
+
+    started = launch(*cluster(tasks={"chief": 1, "worker": 1}), "--", "sh", "-c", script)
+
+    assert started.succeeded()
