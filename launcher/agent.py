@@ -515,7 +515,7 @@ class Agent:
         if self.told_to_end:
             self.abandon("the agent was told to end by a signal")
         if now > self.lease_until:
-            self.abandon(f"no sign of life from the launcher for {self.lease:g} s")
+            self.abandon(f"no sign of life from the launcher for {self.lease:g} s (timeouts.lease)")
         if self.kill_at is not None and now >= self.kill_at:
             self.kill_at = now + KILL_AGAIN
             self.give_up_at = self.give_up_at or now + UNKILLABLE

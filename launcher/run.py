@@ -10,7 +10,7 @@ from datetime import datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from launcher import events
+from launcher import agent, events
 from launcher.cluster_file import ClusterFile
 from launcher.errors import EXIT_DONE
 from launcher.host import Inbox
@@ -33,7 +33,21 @@ def run(request: Request) -> int:
     if request.dry_run:
         print(planned(file, request), end="")
         return EXIT_DONE
-    return launch(file, request).exit_code
+    with nothing_left_behind():
+        return launch(file, request).exit_code
+
+
+@contextlib.contextmanager
+def nothing_left_behind() -> Iterator[None]:
+    """Should agent and guard be killed in one stroke, what they leave becomes this process's child, and ends with it.
+
+    For a process of our own only: it ends *every* child that is there afterwards.
+    """
+    agent.prctl(agent.PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        agent.kill_descendants()
 
 
 def planned(file: ClusterFile, request: Request) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import platform
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +19,7 @@ from launcher import __version__, events
 from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
-from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError, UsageError
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError, LaunchError, UsageError
 from launcher.failure import Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
@@ -166,20 +168,32 @@ class Session:
             case events.LogEnded():
                 self._console.end(event.task)
             case events.TaskStarted() if self._unwritten is not None:
-                self._write_down(self._unwritten)
-                self._unwritten = None
+                plan, self._unwritten = self._unwritten, None
+                self._write_down(plan)
         self._event_log.append(event)
 
     def _write_down(self, plan: AttemptPlan) -> None:
-        """Once the first worker runs: nobody waits for a disk before that."""
-        self._directory.write_plan(plan.attempt, plan.as_record())
-        if plan.attempt == self._first_attempt:
-            if self._request.cluster is not None:
-                self._directory.write_cluster_file(redacted_yaml(self._request.cluster.read_text("utf-8-sig")))
-            self._write_state("running")
+        """Once the first worker runs: nobody waits for a disk before that, and no full disk ends the run."""
+        with self._complaining():
+            self._directory.write_plan(plan.attempt, plan.as_record())
+            if plan.attempt == self._first_attempt:
+                self._write_cluster_file()
+                self._write_state("running")
         workers = "1 worker" if len(plan.tasks) == 1 else f"{len(plan.tasks)} workers"
         hosts = ", ".join(dict.fromkeys(each.host for each in plan.tasks))
         self._console.say(f"{workers} on {hosts}; run directory {relative(self._directory.path)}")
+
+    def _write_cluster_file(self) -> None:
+        if self._request.cluster is not None:
+            self._directory.write_cluster_file(redacted_yaml(self._request.cluster.read_text("utf-8-sig")))
+
+    @contextlib.contextmanager
+    def _complaining(self) -> Iterator[None]:
+        """A file of ours that cannot be written is told of, and is no reason to end a training run."""
+        try:
+            yield
+        except LaunchError as error:
+            self._console.say(str(error), error=True)
 
     def _write_state(self, state: str, result: RunResult | None = None) -> None:
         record = RunState(
@@ -206,9 +220,10 @@ class Session:
         else:
             self._tell_of(result.failure)
         self._tell_of_files()
+        with self._complaining():
+            self._write_state("stopped" if result.exit_code > 128 else "failed" if result.exit_code else "done", result)
         self._event_log.close()
         self._console.close(timeout=LAST_WORDS)
-        self._write_state("stopped" if result.exit_code > 128 else "failed" if result.exit_code else "done", result)
         if self._request.as_json:
             print(json.dumps(result.as_record()))
 

@@ -198,7 +198,6 @@ def _steps_in_one_graph(trainer: ModuleType, model: Model, step_function: Functi
     # None travels through a distributed dataset as an Optional; Keras before 3.12 does not convert it back.
     step = model._autoconvert_optionals(run) if hasattr(model, "_autoconvert_optionals") else run
 
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def steps_on_iterator(iterator: Data) -> Data:
         def next_step(done: Data, _: Data, outputs: Data) -> tuple[Data, Data, Data]:
             batch = iterator.get_next_as_optional()
@@ -213,7 +212,8 @@ def _steps_in_one_graph(trainer: ModuleType, model: Model, step_function: Functi
         *_, outputs = tf.while_loop(lambda done, more, _: tf.logical_and(done < steps, more), next_step, first)
         return trainer.reduce_per_replica(outputs, strategy, reduction="auto")
 
-    compiled: Function = tf.function(steps_on_iterator, reduce_retracing=True)
+    # As in Keras itself, AutoGraph does not touch the user's `train_step`.
+    compiled: Function = tf.function(steps_on_iterator, autograph=False, reduce_retracing=True)
     return steps_on_iterator if model.run_eagerly else compiled
 
 
@@ -248,7 +248,8 @@ def _averaging(tf: ModuleType, strategy: Strategy, variables: list[Data]) -> Fun
         for variable, mean in zip(variables, means, strict=True):
             variable.value.assign(mean)
 
-    return tf.function(lambda: strategy.run(in_replica), autograph=False)  # type: ignore[no-any-return]
+    average: Function = tf.function(lambda: strategy.run(in_replica), autograph=False)
+    return average
 
 
 def _spans_workers(trainer: ModuleType, strategy: Strategy) -> bool:

@@ -62,8 +62,9 @@ class WorkerText:
         return b""
 
     def _rendered(self, lines: bytes) -> bytes:
-        if not self._show_noise and lines and self._noise.may_hold_noise(lines):
-            lines = b"".join(self._dim(lines) if self._look.colour else self._fold(lines))
+        folding = not self._show_noise
+        if (folding or self._look.colour) and lines and self._noise.may_hold_noise(lines):
+            lines = b"".join(self._fold(lines) if folding else self._dim(lines))
         return self._prefixed(lines)
 
     def _dim(self, lines: bytes) -> list[bytes]:

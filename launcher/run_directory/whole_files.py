@@ -9,7 +9,9 @@ from launcher.errors import LaunchError
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file so that a reader, also after a crash, finds the old content or the new one. Mode 0600.
+    """Replace a file so that a reader, also after a crash of ours, finds the old content or the new one. Mode 0600.
+
+    No fsync: on a busy disk it takes seconds, in which the supervisor would be deaf. A power cut may cost the file.
 
     Raises:
         LaunchError: it cannot be written; the old content stays.
@@ -18,7 +20,6 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         _write_file(temporary, content)
         temporary.replace(path)
-        _sync_directory(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise LaunchError(f"{shown(path)}: cannot be written: {error.strerror}.") from error
@@ -28,7 +29,6 @@ def _write_file(path: Path, content: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         write_all(fd, content)
-        os.fsync(fd)
     finally:
         os.close(fd)
 
@@ -38,14 +38,6 @@ def write_all(fd: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(fd, rest) :]
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def shown(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from launching import MARK, ROOT, Launch, marked_processes
 
@@ -24,9 +26,10 @@ def mark() -> Iterator[str]:
     """A mark in the environment of all that the test starts; whatever still bears it afterwards is an orphan."""
     mark = uuid.uuid4().hex
     yield mark
-    orphans = {process.pid: process.cmdline() for process in marked_processes(mark) if process.is_running()}
-    for pid in orphans:
-        os.kill(pid, signal.SIGKILL)
+    orphans = marked_processes(mark)
+    for process in orphans:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
     assert not orphans
 
 

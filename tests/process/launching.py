@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ PATIENCE = 30.0
 """Seconds after which an awaited event is declared missing."""
 
 
-def await_true(condition: Callable[[], object], what: str) -> None:
-    """Return once the condition holds; fail by name if it never does."""
+def await_true(condition: Callable[[], object], what: str, found: Callable[[], object] = str) -> None:
+    """Return once the condition holds; fail by name, with what was found instead, if it never does."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
+        assert time.monotonic() < deadline, f"never happened: {what} {found()}"
         time.sleep(0.01)
 
 
@@ -133,6 +133,13 @@ class Launch:
         except FileNotFoundError:
             return b""
 
+    def log_size(self, task: str) -> int:
+        """How many bytes a worker has written in the first attempt."""
+        try:
+            return (self.run_directory / "attempt-0" / f"{task}.log").stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def report(self, task: str = "worker-0", attempt: int = 0) -> dict[str, Any]:
         """What the program `report` found out about itself."""
         self.succeeded()
@@ -142,10 +149,8 @@ class Launch:
     def await_log(self, text: bytes, *tasks: str, attempt: int = 0) -> None:
         """Return once each task has written `text`."""
         for task in tasks:
-            await_true(
-                lambda task=task: text in self.log(task, attempt),  # type: ignore[misc]
-                f"{text!r} in the log of {task}; it holds {self.log(task, attempt)[-2000:]!r}",
-            )
+            read = partial(self.log, task, attempt)
+            await_true(lambda read=read: text in read(), f"{text!r} in the log of {task}", read)  # type: ignore[misc]
 
     # ---- the processes
     def signal(self, number: int) -> None:
@@ -167,7 +172,7 @@ class Launch:
 
     def await_nothing_left(self) -> None:
         """Return once no process of the run lives."""
-        await_true(lambda: not self.alive(), f"the end of {[(each.pid, each.cmdline()) for each in self.alive()]}")
+        await_true(lambda: not self.alive(), "the end of all processes, not of", self.alive)
 
 
 def signals_of(mask: str) -> set[signal.Signals]:
@@ -175,7 +180,3 @@ def signals_of(mask: str) -> set[signal.Signals]:
     bits = int(mask, 16)
     return {signal.Signals(number) for number in range(1, 32) if bits >> (number - 1) & 1}
 
-
-def pids(lines: Iterable[bytes]) -> set[int]:
-    """The numbers at the end of lines such as `stray daemon 123`."""
-    return {int(found[1]) for line in lines if (found := re.search(rb"(\d+)$", line))}

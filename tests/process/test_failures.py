@@ -109,7 +109,10 @@ def test_services_are_stopped_once_the_training_is_done(launch: Start, cluster: 
     started = launch(*cluster(tasks=tasks), "--", "sh", "-c", script)
 
     assert started.succeeded()
-    assert sorted(started.stdout.split("\n")) == ["", "[chief 0]  trained", "[worker 0] trained"]
+    assert sorted(" ".join(line.split()) for line in started.stdout.splitlines()) == [
+        "[chief 0] trained",
+        "[worker 0] trained",
+    ]
     assert "done in" in started.last_words
 
 

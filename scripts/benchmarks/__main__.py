@@ -1,0 +1,162 @@
+"""`scripts/bench`: which benchmarks, how often, compared with what; a Markdown report on stdout."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+from benchmark import Benchmark, Results, Samples, Tools, run, table, tell
+from flooding import FLOOD
+from killing import KILL_LAUNCHER, KILL_WORKER
+from machine import ROOT, Machine, this_machine
+from starting import START, START_32
+from tools import PEERS, found, launch, version
+from training_speed import TRAINING
+
+BENCHMARKS = {each.name: each for each in (START, START_32, KILL_WORKER, KILL_LAUNCHER, FLOOD, TRAINING)}
+CHECKOUT = ROOT / "scripts" / "launch"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)), metavar="[BENCHMARK ...]")
+@click.option(
+    "--runs", type=click.IntRange(1), metavar="N", help="Runs of each subject, instead of each benchmark's own."
+)
+@click.option(
+    "--peers",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    help="A directory to find other launchers in, before PATH. May be repeated.",
+)
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Also write every run's numbers."
+)
+@click.option(
+    "--launch",
+    "program",
+    default=str(Path(sys.executable).parent / "launch"),
+    metavar="PROGRAM",
+    help="The launcher to measure.  [default: the one beside this Python]",
+)
+def bench(
+    names: tuple[str, ...], runs: int | None, peers: tuple[str, ...], json_file: Path | None, program: str
+) -> None:
+    """Measure the launcher beside the others that are installed.
+
+    BENCHMARK is any of start, start32, kill-worker, kill-launcher, flood, training; all of them without one.
+    """
+    machine = this_machine()
+    warn_if_busy(machine)
+    chosen = [BENCHMARKS[name] for name in names or BENCHMARKS]
+    tools = tools_of(program, os.pathsep.join([*peers, os.environ.get("PATH", os.defpath)]))
+    heading(machine, tools)
+    collected: dict[str, Any] = {}
+    for benchmark in chosen:
+        results = measured(benchmark, tools, runs or benchmark.runs)
+        print(f"\n### {benchmark.name}: {benchmark.title}\n\n{table(benchmark, results)}", flush=True)
+        collected[benchmark.name] = {name: finite(samples) for name, samples in results.items()}
+        if json_file is not None:
+            json_file.write_text(json.dumps(as_record(machine, tools, collected), indent=1) + "\n")
+
+
+def warn_if_busy(machine: Machine) -> None:
+    """Numbers of a busy machine are too high, and differ from run to run."""
+    if not machine.quiet:
+        tell(f"warning: load average {machine.load:.2f} on {machine.cores} cores: the numbers will be too high")
+
+
+def tools_of(program: str, path: str) -> Tools:
+    """What is measured here.
+
+    Raises:
+        UsageError: the launcher is not where it should be.
+    """
+    own = shutil.which(program)
+    if own is None:
+        raise click.UsageError(f"{program} is not a program; name the launcher with --launch PROGRAM")
+    located = {peer: found(peer, path) for peer in PEERS}
+    # Starting the checkout's script sets up its virtual environment: only where this already runs in it.
+    variants = (launch(str(CHECKOUT), "scripts/launch"),) if Path(sys.prefix) == ROOT / ".venv" else ()
+    return Tools(
+        launch=launch(own),
+        variants=variants,
+        peers=tuple(peer for peer in located.values() if peer is not None),
+        missing=tuple(peer for peer, there in located.items() if there is None),
+    )
+
+
+def heading(machine: Machine, tools: Tools) -> None:
+    """Where, what, and how."""
+    print(f"`{shlex.join(['scripts/bench', *sys.argv[1:]])}`")
+    print(f"\n{machine.text()}" + ("" if machine.quiet else " (**busy: numbers too high**)"))
+    versions = [f"{tool.name} {version(tool)}" for tool in (tools.launch, *tools.peers)]
+    print(f"\n{', '.join(versions)}")
+    for tool in tools.missing:
+        print(f"\n{tool.name} is not installed: `{tool.get}`, then `--peers` with its directory if it is not on PATH.")
+    sys.stdout.flush()
+
+
+def measured(benchmark: Benchmark, tools: Tools, runs: int) -> Results:
+    """Run one benchmark; its files are gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as shared, fresh_directories() as fresh:
+        return run(benchmark.subjects(tools, Path(shared)), runs, fresh, benchmark.name)
+
+
+@contextmanager
+def fresh_directories() -> Iterator[Callable[[], Path]]:
+    """A function that makes an empty directory, and removes the one that it made before."""
+    made: list[Path] = []
+
+    def fresh() -> Path:
+        clear()
+        made.append(Path(tempfile.mkdtemp(prefix="bench-")))
+        return made[0]
+
+    def clear() -> None:
+        while made:
+            shutil.rmtree(made.pop())
+
+    try:
+        yield fresh
+    finally:
+        clear()
+
+
+def finite(samples: Samples) -> dict[str, Any]:
+    """For JSON, which has no infinity: what never happened is null."""
+    values = {
+        quantity: [None if math.isinf(number) else number for number in numbers]
+        for quantity, numbers in samples.values.items()
+    }
+    return {"runs": values, "failure": samples.failure}
+
+
+def as_record(machine: Machine, tools: Tools, collected: dict[str, Any]) -> dict[str, Any]:
+    """All of it, for JSON."""
+    versions = {tool.name: version(tool) for tool in (tools.launch, *tools.peers)}
+    return {"command": sys.argv[1:], "machine": asdict(machine), "versions": versions, "benchmarks": collected}
+
+
+def end_by_signal(number: int, _frame: FrameType | None) -> NoReturn:
+    """Unwind, so that all that was started is ended."""
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, end_by_signal)
+    bench(prog_name="scripts/bench")

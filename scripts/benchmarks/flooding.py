@@ -1,0 +1,216 @@
+"""Two workers that write as fast as they can, into consoles of different speed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from benchmark import Benchmark, Goal, Quantity, Subject, Tools
+from processes import Running, name_of, peak_memory, started
+from tools import Tool
+from workers import meeting
+
+WORKERS = 2
+LINES = 1_000_000
+FILLER = b"x" * 90
+LINE = 100
+"""Bytes: nine digits, the filler, a newline."""
+PATIENCE = 180.0
+SLOW_READ, SLOW_PAUSE = 1 << 16, 1 / 16
+"""The slow console takes 64 KiB sixteen times a second: 1 MiB/s."""
+LOOK = 0.02
+
+WALL, DAMAGED = "wall time", "lines lost or damaged"
+WORKERS_TIME = "from the workers' start to their end"
+MEMORY, MEMORY_SUM = "peak memory of the launcher", "peak memory with its agent and guard"
+PIECE = 10_000
+
+
+def write_lines(path: Path) -> Path:
+    """The file that each worker writes out."""
+    with path.open("wb") as file:
+        for start in range(0, LINES, PIECE):
+            file.write(b"".join(b"%09d%b\n" % (n, FILLER) for n in range(start, start + PIECE)))
+    return path
+
+
+def damaged(output: Path, tag: re.Pattern[bytes]) -> int:
+    """How many lines are missing, cut, mixed with others, out of their worker's order, or under a wrong name."""
+    expected: dict[bytes, int] = {}
+    good = 0
+    with output.open("rb") as lines:
+        for line in lines:
+            prefix = tag.match(line)
+            if prefix is None or len(line) - prefix.end() != LINE or line[-len(FILLER) - 1 : -1] != FILLER:
+                continue
+            number = line[prefix.end() : prefix.end() + 9]
+            if number.isdigit():
+                good += int(number) == expected.get(prefix[1], 0)
+                expected[prefix[1]] = int(number) + 1
+    return WORKERS * LINES - good
+
+
+# ---- consoles
+def into_file(tool: Tool, lines: Path, directory: Path) -> dict[str, float]:
+    """The console is a file; every line of it is checked."""
+    output = directory / "console"
+    with output.open("wb") as console:
+        numbers = flood(tool, lines, directory, console)
+    return {**numbers, DAMAGED: damaged(output, tool.tag)}
+
+
+def into_cat(tool: Tool, lines: Path, directory: Path) -> dict[str, float]:
+    """The console is `| cat >/dev/null`."""
+    read, write = os.pipe()
+    with os.fdopen(write, "wb") as console:
+        cat = subprocess.Popen(["cat"], stdin=read, stdout=subprocess.DEVNULL)
+        os.close(read)
+        try:
+            return flood(tool, lines, directory, console, console_ends=lambda: cat.wait(PATIENCE))
+        finally:
+            cat.kill()
+            cat.wait()
+
+
+def into_slow_reader(tool: Tool, lines: Path, directory: Path) -> dict[str, float]:
+    """The console reads 1 MiB/s until the workers have ended, then all that is left; the lines are counted."""
+    read, write = os.pipe()
+    with os.fdopen(write, "wb") as console:
+        reader = SlowReader(read)
+        try:
+            numbers = flood(tool, lines, directory, console, workers_end=reader.hurry, console_ends=reader.join)
+        finally:
+            console.close()
+            reader.hurry()
+            reader.join()
+    return {**numbers, DAMAGED: abs(WORKERS * LINES - reader.lines)}
+
+
+class SlowReader(threading.Thread):
+    """Reads a pipe to its end and counts the lines; slowly at first."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self.lines = 0
+        self._fd = fd
+        self._in_a_hurry = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        """Read."""
+        while data := os.read(self._fd, SLOW_READ):
+            self.lines += data.count(b"\n")
+            self._in_a_hurry.wait(SLOW_PAUSE)
+        os.close(self._fd)
+
+    def hurry(self) -> None:
+        """From now on, read without a pause."""
+        self._in_a_hurry.set()
+
+
+# ---- the run
+def flood(
+    tool: Tool,
+    lines: Path,
+    directory: Path,
+    console: IO[bytes],
+    *,
+    workers_end: Callable[[], object] = lambda: None,
+    console_ends: Callable[[], object] = lambda: None,
+) -> dict[str, float]:
+    """Let two workers write the lines to `console`, whose end here is closed; all numbers but the damage.
+
+    Args:
+        tool: what starts them.
+        lines: the file that each of them writes.
+        directory: a fresh one.
+        console: the launcher's stdout.
+        workers_end: called when both workers have written everything.
+        console_ends: returns once the console has taken everything; the wall time ends with it.
+    """
+    with meeting(directory) as place:
+        worker = place.worker(f"cat {shlex.quote(str(lines))}", waits=False)
+        with started(tool.argv(worker, WORKERS, directory), directory, stdout=console) as running:
+            console.close()
+            starts = place.await_reports("started", WORKERS, running, PATIENCE)
+            with memory_of(running) as memory:
+                finishes = place.await_reports("finished", WORKERS, running, PATIENCE)
+                workers_end()
+                running.await_end(PATIENCE)
+            console_ends()
+            wall = time.monotonic() - running.began
+    return {
+        WALL: wall,
+        WORKERS_TIME: max(each.at for each in finishes) - min(each.at for each in starts),
+        MEMORY: memory[running.process.pid],
+        MEMORY_SUM: sum(memory.values()),
+    }
+
+
+@contextmanager
+def memory_of(running: Running) -> Iterator[dict[int, float]]:
+    """Peak memory (MB) of the launcher and of what helps it, by pid; complete once the block has ended."""
+    helpers = [pid for pid in running.alive() if name_of(pid) in ("launch-agent", "launch-guard")]
+    peaks = dict.fromkeys([running.process.pid, *helpers], 0.0)
+    over = threading.Event()
+    looker = threading.Thread(target=look, args=(peaks, over))
+    looker.start()
+    try:
+        yield peaks
+    finally:
+        over.set()
+        looker.join()
+
+
+def look(peaks: dict[int, float], over: threading.Event) -> None:
+    """The kernel keeps each peak, so a look now and then misses only what came after the last one."""
+    while not over.wait(LOOK):
+        for pid in peaks:
+            peaks[pid] = max(peaks[pid], peak_memory(pid))
+
+
+def subjects(tools: Tools, shared: Path) -> list[Subject]:
+    """Every launcher into a file and into a pipe; the slow console for ours and the peer that comes nearest."""
+    lines = write_lines(shared / "lines")
+    consoles = {"> file": into_file, "| cat >/dev/null": into_cat, "| slow console": into_slow_reader}
+    return [
+        Subject(f"{tool.name} {name}", partial(console, tool, lines), tool.flood_runs_at_most)
+        for name, console in consoles.items()
+        for tool in (tools.launch, *tools.peers)
+        if console is not into_slow_reader or tool.name in ("launch", "GNU parallel")
+    ]
+
+
+FILE, CAT, SLOW = "launch > file", "launch | cat >/dev/null", "launch | slow console"
+
+FLOOD = Benchmark(
+    name="flood",
+    title="2 workers that write 100 MB of 100-byte lines each, as fast as they can",
+    runs=5,
+    quantities=(
+        Quantity(WALL, "s"),
+        Quantity(DAMAGED, "lines"),
+        Quantity(WORKERS_TIME, "s"),
+        Quantity(MEMORY, "MB"),
+        Quantity(MEMORY_SUM, "MB"),
+    ),
+    goals=(
+        Goal(FILE, WALL, 1.0, "GNU parallel > file"),
+        Goal(CAT, WALL, 1.0, "GNU parallel | cat >/dev/null"),
+        Goal(FILE, DAMAGED, 0),
+        Goal(SLOW, DAMAGED, 0),
+        Goal(SLOW, WORKERS_TIME, 1.0, FILE),
+        *(Goal(subject, MEMORY, 100) for subject in (FILE, CAT, SLOW)),
+        *(Goal(subject, MEMORY_SUM, 100) for subject in (FILE, CAT, SLOW)),
+    ),
+    subjects=subjects,
+)
