@@ -88,23 +88,24 @@ def prctl(option: int, argument: int | bytes) -> None:
     libc.prctl(option, ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument), 0, 0, 0)
 
 
-def parents() -> dict[int, int]:
-    """Every process of this host: pid -> parent's pid."""
+def processes() -> dict[int, tuple[int, int]]:
+    """Every process of this host: pid -> (parent's pid, process group)."""
     found = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 with open(f"/proc/{entry}/stat", "rb") as stat:
-                    found[int(entry)] = int(stat.read().rpartition(b")")[2].split()[1])
-            except (OSError, IndexError):
+                    _, parent, group = stat.read().rpartition(b")")[2].split()[:3]
+            except (OSError, ValueError):
                 continue  # it ended between listdir and open
+            found[int(entry)] = (int(parent), int(group))
     return found
 
 
-def descendants(root: int) -> list[int]:
+def descendants(root: int, table: dict[int, tuple[int, int]]) -> list[int]:
     """All processes below `root`, children before grandchildren."""
     children: dict[int, list[int]] = {}
-    for pid, parent in parents().items():
+    for pid, (parent, _) in table.items():
         children.setdefault(parent, []).append(pid)
     found = list(children.get(root, ()))
     for pid in found:
@@ -112,8 +113,21 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def signal_descendants(number: int) -> list[int]:
+    """Signal everything below this process; return what there was.
+
+    SIGKILL goes to whole process groups, too: a process that hops from pid to pid (it forks, the parent ends) is gone
+    when a signal to a pid arrives, but the kernel signals a group in one stroke.
+    """
+    table = processes()
+    below = descendants(os.getpid(), table)
+    groups = {table[pid][1] for pid in below} - {os.getpgrp()} if number == signal.SIGKILL else set()
+    send_signal([-group for group in groups] + below, number)
+    return below
+
+
 def send_signal(pids: list[int], number: int) -> None:
-    """Signal each process that still exists and is ours to signal."""
+    """Signal each process (negative: process group) that still exists and is ours to signal."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -142,10 +156,9 @@ def kill_descendants(limit: float = UNKILLABLE) -> list[int]:
                 pass
         except ChildProcessError:
             return []
-        left = descendants(os.getpid())
+        left = signal_descendants(signal.SIGKILL)
         if time.monotonic() > deadline:
             return left
-        send_signal(left, signal.SIGKILL)
         signal.sigtimedwait([signal.SIGCHLD], KILL_AGAIN)
 
 
@@ -424,9 +437,7 @@ class Agent:
     def do_stop(self, number: int, grace: float) -> None:
         """Signal everything below (0: nothing) and let SIGKILL follow after `grace` seconds, or when it was due."""
         if number:
-            everything = descendants(os.getpid())
-            send_signal(everything, number)
-            send_signal(everything, signal.SIGCONT)  # a stopped process takes no other signal
+            send_signal(signal_descendants(number), signal.SIGCONT)  # a stopped process takes no other signal
         kill_at = time.monotonic() + grace
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         self.children_changed()
@@ -519,8 +530,7 @@ class Agent:
         if self.kill_at is not None and now >= self.kill_at:
             self.kill_at = now + KILL_AGAIN
             self.give_up_at = self.give_up_at or now + UNKILLABLE
-            left = descendants(os.getpid())
-            send_signal(left, signal.SIGKILL)
+            left = signal_descendants(signal.SIGKILL)
             if now > self.give_up_at:
                 self.tell("survivors", pids=left)
                 self._emptied()

@@ -2,7 +2,7 @@
 
 Every worker runs every save, because variables that are summed over the replicas when they are read need all of them.
 The chief writes to the output directory, the others to a temporary directory that is gone at once.
-TensorFlow writes the files first and names them in `checkpoint` last, by rename: a save that is cut short is never read.
+TensorFlow writes the files first and names them in `checkpoint` last, by rename: a save cut short is never read.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Checkpoints:
             TrainingError: a checkpoint cannot be read, or the workers do not all find the same one.
             UsageError: it comes from a run with other settings.
         """
-        newest = tf.train.latest_checkpoint(str(self.directory))
+        newest = newest_checkpoint(self.directory)
         asked = self._state.trajectory
         found = RunState(asked) if newest is None else read_state(newest, asked)
         rows = gather(strategy, [found.epoch, found.step, fingerprint(asked)])
@@ -100,6 +100,21 @@ class Checkpoints:
             status.assert_consumed()
         except (tf.errors.OpError, AssertionError, ValueError) as error:
             raise TrainingError(unreadable(path, error)) from error
+
+
+def newest_checkpoint(directory: Path) -> str | None:
+    """Path prefix of the newest complete checkpoint, None where nothing was saved yet.
+
+    Raises:
+        TrainingError: there was a checkpoint, but TensorFlow cannot find it any more.
+    """
+    newest: str | None = tf.train.latest_checkpoint(str(directory))
+    if newest is None and (directory / "checkpoint").exists():
+        raise TrainingError(
+            f"{directory / 'checkpoint'} names no checkpoint that is there. Make it name one of the "
+            f"{PREFIX}-*.index files beside it, or start anew with another --output-dir"
+        )
+    return newest
 
 
 def read_state(path: str, trajectory: Mapping[str, Any]) -> RunState:

@@ -9,17 +9,18 @@ from typing import Any, NoReturn
 
 import click
 
-from training.config import MAX_EPOCHS, TrainingConfig, default_output_dir
+from training.config import MAX_EPOCHS, TrainingConfig
 from training.errors import TrainingError
 from training.interrupt import interrupted, leave, watch_for_interrupts
 from training.models import MODELS
+from training.output import default_output_dir, make_output_dir
 from training.tf_config import read_place
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100})
 @click.option("--model", type=click.Choice(sorted(MODELS)), default="digits_cnn", help="What to train.")
 @click.option("--epochs", type=click.IntRange(1, MAX_EPOCHS), default=20, help="Epochs in all, resumed ones included.")
-@click.option("--batch-size", type=int, help="Examples per replica and step.  [default: 32]")
+@click.option("--batch-size", type=int, help="Examples per replica and step.  [default: 24]")
 @click.option("--global-batch-size", type=int, help="Examples of all replicas per step, instead of --batch-size.")
 @click.option("--learning-rate", type=float, default=0.05, help="At the first step; falls to zero until the last.")
 @click.option("--seed", type=int, default=0, help="Decides the split, the order of the examples and the first weights.")
@@ -37,11 +38,13 @@ def command(output_dir: Path | None, **options: Any) -> None:
     One process trains alone; with TF_CONFIG set, as `launch` does, all workers train one model together.
     """
     config = TrainingConfig(output_dir=output_dir or default_output_dir(os.environ), **options)
-    read_place(os.environ)
+    place = read_place(os.environ)
+    if place.is_chief:
+        make_output_dir(config.output_dir)
     # TensorFlow takes seconds to import: --help and a wrong option must not wait for it.
     from training.fit import train
 
-    train(config)
+    train(config, place)
 
 
 def main() -> NoReturn:

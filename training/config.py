@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from training.errors import UsageError
 
-DEFAULT_BATCH_SIZE = 32
+DEFAULT_BATCH_SIZE = 24
 MAX_EPOCHS = 10_000
 """The order of all examples of a run is computed up front (6 MB for 1,000 epochs of the digits)."""
 
@@ -26,7 +25,7 @@ class TrainingConfig:
     model: str = "digits_cnn"
     epochs: int = 20
     batch_size: int | None = None
-    """Examples a replica and step. Default: 32, where `global_batch_size` is not given."""
+    """Examples a replica and step. Default: 24, where `global_batch_size` is not given."""
     global_batch_size: int | None = None
     """Examples of all replicas a step."""
     learning_rate: float = 0.05
@@ -82,8 +81,3 @@ def uneven(global_batch_size: int, replicas: int) -> str:
     below = global_batch_size // replicas * replicas
     near = " or ".join(str(size) for size in (below, below + replicas) if size)
     return f"--global-batch-size {global_batch_size} cannot be shared out evenly to {replicas} replicas; {near} can"
-
-
-def default_output_dir(environ: Mapping[str, str]) -> Path:
-    """`$LAUNCH_OUTPUT_DIR` under the launcher, else `output` in the current directory."""
-    return Path(environ.get("LAUNCH_OUTPUT_DIR") or "output")

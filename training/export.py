@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -58,6 +57,6 @@ def replace_directory(new: Path, directory: Path) -> None:
     old = directory.with_name(f".{directory.name}-old")
     shutil.rmtree(old, ignore_errors=True)
     if directory.exists():
-        os.replace(directory, old)
-    os.replace(new, directory)
+        directory.replace(old)
+    new.replace(directory)
     shutil.rmtree(old, ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +17,20 @@ from training.config import TrainingConfig
 from training.data.digits import Examples, load_digits
 from training.data.order import run_steps, split, steps_per_epoch, validation_steps
 from training.data.pipeline import training_dataset, validation_dataset
-from training.errors import UsageError
 from training.export import export_model
 from training.models import MODELS
 from training.strategy import build_strategy, wait_for_all
-from training.tf_config import Place, read_place
+from training.tf_config import Place
 
 WEIGHT_DECAY = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
-    """How the examples of a run are shared out."""
+class Data:
+    """The examples of a run, and how they are shared out."""
 
+    training: Examples
+    held_out: Examples
     replicas: int
     global_batch: int
     steps: int
@@ -38,39 +38,43 @@ class Batches:
     validation_steps: int
 
 
-def train(config: TrainingConfig, environ: Mapping[str, str] = os.environ) -> None:
+def train(config: TrainingConfig, place: Place, environ: Mapping[str, str] = os.environ) -> None:
     """Train, or go on training, the model that `config` describes; every worker of the cluster calls this.
 
     Raises:
-        UsageError: the configuration does not fit the cluster, the data or the output directory.
+        UsageError: the configuration does not fit the cluster, the data or the checkpoints found.
         TrainingError: a checkpoint, an export or the loss went wrong.
     """
-    place = read_place(environ)
     say = print_line if place.is_chief else be_silent
-    if place.is_chief:
-        check_writable(config.output_dir)
     strategy = build_strategy(place)
-    examples = load_digits()
-    training, held_out = (examples.take(part) for part in split(len(examples.labels), config.seed))
-    batches = share_out(config, strategy.num_replicas_in_sync, training, held_out)
-    model = compiled_model(config, strategy, batches.steps * config.epochs)
+    data = share_out(config, strategy.num_replicas_in_sync)
+    model = compiled_model(config, strategy, data.steps * config.epochs)
     checkpoints = Checkpoints(
-        config.output_dir / "checkpoints", model, config.trajectory(batches.replicas), place, config.keep_checkpoints
+        config.output_dir / "checkpoints", model, config.trajectory(data.replicas), place, config.keep_checkpoints
     )
     done = checkpoints.restore(strategy)
-    say(opening(config, place, batches, done))
+    say(opening(config, place, data, done))
     if done < config.epochs:
-        fit(config, strategy, model, training, held_out, batches, done, callbacks(config, place, checkpoints, environ))
+        fit(config, strategy, model, data, done, callbacks(config, place, checkpoints, environ))
     if place.is_chief:
-        say(closing(config.output_dir, export_model(model, config.output_dir / "export", held_out.images), held_out))
+        outputs = export_model(model, config.output_dir / "export", data.held_out.images)
+        say(closing(config.output_dir, outputs, data.held_out))
     wait_for_all(strategy)
 
 
-def share_out(config: TrainingConfig, replicas: int, training: Examples, held_out: Examples) -> Batches:
-    """Batch size and steps for `replicas` in sync."""
+def share_out(config: TrainingConfig, replicas: int) -> Data:
+    """Split the examples, and compute batch size and steps for `replicas` in sync."""
+    examples = load_digits()
+    training, held_out = (examples.take(part) for part in split(len(examples.labels), config.seed))
     global_batch = config.replica_batch_size(replicas) * replicas
-    steps = steps_per_epoch(len(training.labels), global_batch)
-    return Batches(replicas, global_batch, steps, validation_steps(len(held_out.labels), replicas, global_batch))
+    return Data(
+        training=training,
+        held_out=held_out,
+        replicas=replicas,
+        global_batch=global_batch,
+        steps=steps_per_epoch(len(training.labels), global_batch),
+        validation_steps=validation_steps(len(held_out.labels), replicas, global_batch),
+    )
 
 
 def compiled_model(config: TrainingConfig, strategy: Any, steps: int) -> Any:
@@ -92,37 +96,26 @@ def compiled_model(config: TrainingConfig, strategy: Any, steps: int) -> Any:
     return model
 
 
-def fit(
-    config: TrainingConfig,
-    strategy: Any,
-    model: Any,
-    training: Examples,
-    held_out: Examples,
-    batches: Batches,
-    done: int,
-    callbacks: list[Any],
-) -> None:
+def fit(config: TrainingConfig, strategy: Any, model: Any, data: Data, done: int, callbacks: list[Any]) -> None:
     """Train from epoch `done` to the last one.
 
     `steps_per_epoch` keeps one iterator for the whole run: destroying one costs time, and the order would start over.
     """
-    steps = run_steps(len(training.labels), config.seed, range(done, config.epochs), batches.global_batch)
+    steps = run_steps(len(data.training.labels), config.seed, range(done, config.epochs), data.global_batch)
     model.fit(
-        training_dataset(strategy, training, steps),
+        training_dataset(strategy, data.training, steps),
         epochs=config.epochs,
         initial_epoch=done,
-        steps_per_epoch=batches.steps,
-        validation_data=validation_dataset(strategy, held_out, batches.validation_steps),
-        validation_steps=batches.validation_steps,
+        steps_per_epoch=data.steps,
+        validation_data=validation_dataset(strategy, data.held_out, data.validation_steps),
+        validation_steps=data.validation_steps,
         callbacks=callbacks,
         shuffle=False,
         verbose=0,
     )
 
 
-def callbacks(
-    config: TrainingConfig, place: Place, checkpoints: Checkpoints, environ: Mapping[str, str]
-) -> list[Any]:
+def callbacks(config: TrainingConfig, place: Place, checkpoints: Checkpoints, environ: Mapping[str, str]) -> list[Any]:
     """What every worker does between the steps, and what only the chief does."""
     every_worker: list[Any] = [SaveCheckpoints(checkpoints.save, config.checkpoint_every, config.epochs)]
     if reports := environ.get("LAUNCH_PROGRESS"):
@@ -133,33 +126,21 @@ def callbacks(
     return [EpochLog(config.epochs, print_line), tensorboard, *every_worker]
 
 
-def check_writable(directory: Path) -> None:
-    """Make the output directory and try to write to it, before minutes of work depend on it."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"the output directory {directory} cannot be written to ({error.strerror}); give another with --output-dir"
-        ) from error
-
-
-def opening(config: TrainingConfig, place: Place, batches: Batches, done: int) -> str:
+def opening(config: TrainingConfig, place: Place, data: Data, done: int) -> str:
     """The chief's first line: what is about to happen, and where it is written."""
-    each = batches.global_batch // batches.replicas
+    each = data.global_batch // data.replicas
     return (
-        f"{config.model}: {plural(place.workers, 'worker')}, {plural(batches.replicas, 'replica')}, "
-        f"global batch {batches.global_batch} ({each} per replica), {plural(batches.steps, 'step')} an epoch; "
-        f"output in {config.output_dir.resolve()}" + resumption(config, batches, done)
+        f"{config.model}: {plural(place.workers, 'worker')}, {plural(data.replicas, 'replica')}, "
+        f"global batch {data.global_batch} ({each} per replica), {plural(data.steps, 'step')} an epoch; "
+        f"output in {config.output_dir.resolve()}" + resumption(config, data, done)
     )
 
 
-def resumption(config: TrainingConfig, batches: Batches, done: int) -> str:
+def resumption(config: TrainingConfig, data: Data, done: int) -> str:
     """Say where a resumed run goes on."""
     if not done:
         return ""
-    point = f"\nfound a checkpoint after epoch {done} (step {done * batches.steps})"
+    point = f"\nfound a checkpoint after epoch {done} (step {done * data.steps})"
     if done >= config.epochs:
         return f"{point}: nothing left to train with --epochs {config.epochs}; another --output-dir starts anew"
     return f"{point}: going on with epoch {done + 1}"

@@ -17,7 +17,7 @@ from training.tf_config import Place
 def build_strategy(place: Place) -> Any:
     """MultiWorkerMirroredStrategy for two workers or more, else one that covers this process's devices.
 
-    Must run before TensorFlow has done anything else: the cluster is formed here, and every worker waits for all others.
+    Must run before TensorFlow has done anything else: the cluster is formed here, every worker waits for all.
     """
     gpus = prepare_devices()
     if place.workers > 1:
@@ -30,7 +30,7 @@ def gather(strategy: Any, values: Sequence[int]) -> NDArray[np.int64]:
     """Everybody's `values` [k], one row a replica: [replicas, k]. Every worker has to call this at the same point."""
     row = tf.constant([list(values)], tf.int64)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow carries no types
     def rows() -> Any:
         return strategy.run(lambda: tf.distribute.get_replica_context().all_gather(row, axis=0))
 

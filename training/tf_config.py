@@ -61,6 +61,7 @@ def check_task(cluster: Mapping[str, list[Any]], task_type: str, index: int) -> 
         raise UsageError(f"TF_CONFIG says this is {task_type} {index}, which its cluster does not have: {cluster}")
     if task_type not in TRAINING_TYPES:
         raise UsageError(
-            f"TF_CONFIG says this is {task_type} {index}. `python -m training` trains with MultiWorkerMirroredStrategy, "
-            f"which has only chief and worker tasks; remove the {task_type} tasks from the cluster"
+            f"TF_CONFIG says this is {task_type} {index}. `python -m training` trains with "
+            "MultiWorkerMirroredStrategy, which has only chief and worker tasks; "
+            f"remove the {task_type} tasks from the cluster"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -35,13 +34,12 @@ def marked_processes(mark: str) -> list[psutil.Process]:
     """Every living process that inherited a test's mark, whoever its parent is by now. A zombie has no environment."""
     wanted = f"{MARK}={mark}".encode()
     found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                if wanted in Path(f"/proc/{entry}/environ").read_bytes():
-                    found.append(psutil.Process(int(entry)))
-            except (OSError, psutil.NoSuchProcess):
-                continue
+    for pid in psutil.pids():
+        try:
+            if wanted in Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(psutil.Process(pid))
+        except (OSError, psutil.NoSuchProcess):
+            continue
     return found
 
 
@@ -166,9 +164,22 @@ class Launch:
         return next(process for process in self.alive() if process.name() == name)
 
     def worker(self, task: str) -> psutil.Process:
-        """The process of a task."""
-        pid = next(each["pid"] for each in self.events if each["type"] == "task_started" and each["task"] == task)
-        return psutil.Process(pid)
+        """The process of a task, once it has started."""
+        pids: list[int] = []
+        started = {"type": "task_started", "task": task}
+        await_true(
+            lambda: pids.extend(each["pid"] for each in self.events if started.items() <= each.items()) or pids,
+            f"the start of {task}",
+        )
+        return psutil.Process(pids[-1])
+
+    def await_only_the_launcher(self) -> None:
+        """Return once all but the launcher itself has ended."""
+        await_true(
+            lambda: [each.pid for each in self.alive()] == [self.process.pid],
+            "the end of all but the launcher",
+            self.alive,
+        )
 
     def await_nothing_left(self) -> None:
         """Return once no process of the run lives."""
@@ -179,4 +190,3 @@ def signals_of(mask: str) -> set[signal.Signals]:
     """The signals in a mask of /proc/PID/status, without glibc's own and the real-time ones."""
     bits = int(mask, 16)
     return {signal.Signals(number) for number in range(1, 32) if bits >> (number - 1) & 1}
-

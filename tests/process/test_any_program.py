@@ -183,4 +183,3 @@ def test_a_launcher_without_standard_streams_still_runs_its_workers(launch: Star
     started = launch("--workers", "1", *program("report"), stdin=None, stdout=None, stderr=None, preexec_fn=closed)
 
     assert started.report()["open"] == [0, 1, 2]
-

@@ -58,17 +58,18 @@ def test_each_worker_is_told_who_it_is(launch: Start) -> None:
 
 def test_every_task_of_a_mixed_cluster_sees_its_own_tf_config(launch: Start, cluster: Cluster) -> None:
     tasks = {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
-    started = launch(*cluster(tasks=tasks), *program("report"))
+    script = 'echo "$TF_CONFIG"; case "$TF_CONFIG" in *evaluator*|*\'"type": "ps"\'*) exec sleep 1000;; esac'
+    started = launch(*cluster(tasks=tasks), "--", "sh", "-c", script)
+    started.await_log(b"cluster", "ps-0", "evaluator-0")
     assert started.succeeded()
-    configs = {task: json.loads(started.report(task)["env"]["TF_CONFIG"]) for task in ("chief-0", "worker-0", "worker-1")}
+    training = ("chief-0", "worker-0", "worker-1", "ps-0")
+    configs = {task: json.loads(started.log(task)) for task in (*training, "evaluator-0")}
 
-    assert {task: config["task"] for task, config in configs.items()} == {
-        "chief-0": {"type": "chief", "index": 0},
-        "worker-0": {"type": "worker", "index": 0},
-        "worker-1": {"type": "worker", "index": 1},
-    }
-    (shared,) = {json.dumps(config["cluster"], sort_keys=True) for config in configs.values()}
-    assert {kind: len(addresses) for kind, addresses in json.loads(shared).items()} == {"chief": 1, "worker": 2, "ps": 1}
+    assert {f"{config['task']['type']}-{config['task']['index']}": config for config in configs.values()} == configs
+    (shared,) = {json.dumps(configs[task]["cluster"], sort_keys=True) for task in training}
+    sizes = {kind: len(addresses) for kind, addresses in json.loads(shared).items()}
+    assert sizes == {"chief": 1, "worker": 2, "ps": 1}
+    assert list(configs["evaluator-0"]["cluster"]) == ["evaluator"]
 
 
 def test_the_contract_with_the_program_holds(launch: Start) -> None:

@@ -70,7 +70,9 @@ def test_a_peers_complaint_does_not_win_over_the_culprit(
     culprit = "worker 0" if recording.startswith("chief") else "worker 1"
     said = "was killed by SIGKILL" if recording.endswith("kill") else "failed (exit code 1): ValueError: labels out of"
 
-    started = launch(*cluster(timeouts={"failure_grace": "10s"}), *program("replay", str(RECORDINGS / recording), *order))
+    command = program("replay", str(RECORDINGS / recording), *order)
+
+    started = launch(*cluster(timeouts={"failure_grace": "10s"}), *command)
 
     assert started.wait() == 1
     assert f"{culprit} on localhost {said}" in started.last_words
@@ -95,7 +97,10 @@ def test_a_failure_stops_workers_that_ignore_it(launch: Start, cluster: Cluster)
 
 # ---- what is no failure
 def test_a_worker_may_end_well_before_the_others(launch: Start, tmp_path: Path) -> None:
-    script = """case "$TF_CONFIG" in *'"index": 1}'*) touch gone;; *) until [ -e gone ]; do sleep 0.01; done; echo on;; esac"""
+    script = """case "$TF_CONFIG" in
+        *'"index": 1}'*) touch gone;;
+        *) until [ -e gone ]; do sleep 0.01; done; echo on;;
+    esac"""
     started = launch("--workers", "2", "--", "sh", "-c", script)
 
     assert started.succeeded()
@@ -136,9 +141,11 @@ def test_a_failed_service_is_a_failure(launch: Start, cluster: Cluster, service:
 
 def test_a_peers_complaint_after_the_chiefs_success_is_no_failure(launch: Start, cluster: Cluster) -> None:
     """Real words: the worker whose peer ended well. Here that peer is the chief."""
-    recording = RECORDINGS / "exit_0" / "worker-0.log"
-    script = f"""case "$TF_CONFIG" in *'"type": "worker"'*) until [ -e gone ]; do sleep 0.01; done; cat '{recording}'; exit 1;;
-        esac; (sleep 0.2; touch gone) &"""
+    complaint = RECORDINGS / "exit_0" / "worker-0.log"
+    script = f"""case "$TF_CONFIG" in *'"type": "chief"'*) echo $$ > pid; mv pid chief; exit 0;; esac
+        until [ -e chief ]; do sleep 0.01; done
+        while kill -0 $(cat chief) 2>/dev/null; do sleep 0.01; done
+        cat '{complaint}'; exit 1"""
 
     started = launch(*cluster(tasks={"chief": 1, "worker": 1}), "--", "sh", "-c", script)
 

@@ -49,14 +49,16 @@ def test_every_attempt_keeps_its_logs_and_all_share_the_output_directory(launch:
 
 
 def test_what_an_attempt_put_out_is_there_for_the_next(launch: Start, cluster: Cluster) -> None:
-    script = 'cd "$LAUNCH_OUTPUT_DIR"; if [ -e checkpoint ]; then cat checkpoint; else echo step 7 > checkpoint; exit 1; fi'
+    script = 'cd "$LAUNCH_OUTPUT_DIR"; if [ -e state ]; then cat state; else echo step 7 > state; exit 1; fi'
     started = launch(*cluster(1, restart={"max_restarts": 1, **QUICK}), "--", "sh", "-c", script)
 
     assert started.stdout == "[worker 0] step 7\n"
 
 
 def test_every_worker_is_started_again_not_only_the_one_that_failed(launch: Start, cluster: Cluster) -> None:
-    script = """[ "$LAUNCH_ATTEMPT" = 1 ] && exit 0; case "$TF_CONFIG" in *'"index": 1}'*) exit 3;; esac; exec sleep 1000"""
+    script = """[ "$LAUNCH_ATTEMPT" = 1 ] && exit 0
+        case "$TF_CONFIG" in *'"index": 1}'*) exit 3;; esac
+        exec sleep 1000"""
     started = launch(*cluster(3, restart={"max_restarts": 1, **QUICK}), "--", "sh", "-c", script)
 
     assert started.succeeded()
@@ -91,7 +93,8 @@ def test_the_same_failure_is_not_tried_a_third_time_without_a_new_checkpoint(lau
 
 
 def test_the_same_failure_is_tried_again_after_a_new_checkpoint(launch: Start, cluster: Cluster) -> None:
-    script = """mkdir -p "$LAUNCH_OUTPUT_DIR/checkpoints"; touch "$LAUNCH_OUTPUT_DIR/checkpoints/ckpt-$LAUNCH_ATTEMPT.index"; exit 3"""
+    script = """mkdir -p "$LAUNCH_OUTPUT_DIR/checkpoints"; cd "$LAUNCH_OUTPUT_DIR/checkpoints"
+        touch "ckpt-$LAUNCH_ATTEMPT.index"; exit 3"""
     started = launch(*cluster(1, restart={"max_restarts": 3, **QUICK}), "--", "sh", "-c", script)
 
     assert started.wait() == 1

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -247,15 +251,20 @@ def test_ctrl_z_at_a_terminal_does_not_suspend_the_run(environment: dict[str, st
     assert terminal.exitstatus == 0
 
 
-def test_a_closed_terminal_ends_the_run(environment: dict[str, str], tmp_path: Path, mark: str) -> None:
-    terminal = at_terminal(environment, tmp_path, "--workers", "2", *program("stay", "die"))
-    for _ in range(2):
-        terminal.expect("ready")
-    terminal.close(force=False)
+def take_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-    started = Launch(subprocess.Popen(["true"]), mark, tmp_path / "runs")
-    started.process.wait()
-    started.await_nothing_left()
+
+def test_a_closed_terminal_ends_the_run(launch: Start) -> None:
+    terminal, side = pty.openpty()
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), side)
+    started = launch("--workers", "2", *program("stay", "die"), preexec_fn=take_terminal, **streams)
+    os.close(side)
+    started.await_log(b"ready", "worker-0", "worker-1")
+    os.close(terminal)
+
+    assert started.wait() == 128 + signal.SIGHUP
     assert started.run_state["state"] == "stopped"
 
 

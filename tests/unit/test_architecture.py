@@ -41,7 +41,7 @@ TRAINING = """
     fit
     callbacks checkpoint export data.pipeline
     strategy data.order
-    models devices config tf_config interrupt data.digits
+    models devices config tf_config interrupt output data.digits
     errors keras_multiworker data
     __init__
 """

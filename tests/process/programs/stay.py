@@ -1,7 +1,7 @@
 """Run until stopped; at SIGINT and SIGTERM `die`, `ignore` it, or `save` for a second first.
 
-    stay.py MANNER            for every task
-    stay.py MANNER MANNER...  for worker 0, worker 1...
+stay.py MANNER            for every task
+stay.py MANNER MANNER...  for worker 0, worker 1...
 """
 
 from __future__ import annotations

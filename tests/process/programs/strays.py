@@ -1,6 +1,6 @@
 """Leave children behind that try to live on, then `stay`, or end with an exit code.
 
-    strays.py stay|CODE KIND...
+strays.py stay|CODE KIND...
 """
 
 from __future__ import annotations

@@ -1,0 +1,84 @@
+"""What is wrong with a command line or a cluster file is said before anything is started or written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from launching import Launch
+
+Start = Callable[..., Launch]
+
+TOUCH = ("--", "touch", "started")
+
+
+def refused(started: Launch) -> str:
+    """What the launcher says; proves that it did nothing else."""
+    assert started.wait() == 2
+    assert started.stdout == ""
+    assert "Traceback" not in started.stderr
+    assert not (started.runs.parent / "started").exists()
+    assert not started.runs.exists()
+    return started.stderr
+
+
+def test_all_mistakes_of_a_cluster_file_are_said_at_once_with_their_places(launch: Start, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("hosts:\n  - host: localhost\n    wrokers: 2\n    gpus: none\ntimeout: {}\n")
+
+    said = refused(launch("--cluster", "bad.yaml", *TOUCH))
+
+    for place in ("bad.yaml:3:5: ", "bad.yaml:4:11: ", "bad.yaml:5:1: "):
+        assert place in said
+    assert "workers" in said
+    assert "timeouts" in said
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: None, "cluster.yaml"),
+        (lambda path: path.mkdir(), "cluster.yaml"),
+        (lambda path: path.write_bytes(b""), "cluster.yaml:1:1"),
+        (lambda path: path.write_bytes(b"hosts:\n\t- host: localhost\n"), "cluster.yaml:2:1"),
+        (lambda path: path.write_bytes(b"hosts: \xff\n"), "cluster.yaml:1:8"),
+    ],
+    ids=["missing", "directory", "empty", "tab", "no utf-8"],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    launch: Start, tmp_path: Path, make: Callable[[Path], object], said: str
+) -> None:
+    make(tmp_path / "cluster.yaml")
+
+    assert said in refused(launch("--cluster", "cluster.yaml", *TOUCH))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), TOUCH, ("--workers", "0", *TOUCH), ("--workers", "two", *TOUCH), ("--wokers", "2", *TOUCH)],
+)
+def test_a_wrong_command_line_is_told(launch: Start, arguments: tuple[str, ...]) -> None:
+    assert "--workers" in refused(launch(*arguments))
+
+
+def test_a_file_and_a_number_of_workers_exclude_each_other(
+    launch: Start, cluster: Callable[..., tuple[str, str]]
+) -> None:
+    assert "exclude each other" in refused(launch(*cluster(), "--workers", "2", *TOUCH))
+
+
+@pytest.mark.parametrize("setting", ["=value", "NOT_SET_ANYWHERE"])
+def test_a_setting_without_a_name_or_a_value_is_told(launch: Start, setting: str) -> None:
+    assert f"--env {setting}" in refused(launch("--workers", "1", "--env", setting, *TOUCH))
+
+
+@pytest.mark.parametrize("setting", ["TF_CONFIG={}", "LAUNCH_ATTEMPT=7"])
+def test_a_setting_of_the_launchers_own_is_refused(launch: Start, setting: str) -> None:
+    assert setting.partition("=")[0] in refused(launch("--workers", "1", "--env", setting, *TOUCH))
+
+
+def test_help_and_version_need_nothing_else(launch: Start) -> None:
+    for option, word in (("--help", "Usage: launch"), ("--version", "launch, version")):
+        started = launch(option)
+        assert started.wait() == 0
+        assert word in started.stdout
