@@ -73,8 +73,10 @@ class Decoder:
             body_at = start + FRAME.size + head_length
             if len(self._buffer) < body_at + body_length:
                 break
-            head = json.loads(self._buffer[start + FRAME.size : body_at])
-            yield head, bytes(self._buffer[body_at : body_at + body_length])
+            with memoryview(self._buffer) as view:  # a slice of the bytearray itself would copy the body twice
+                head = json.loads(bytes(view[start + FRAME.size : body_at]))
+                body = bytes(view[body_at : body_at + body_length])
+            yield head, body
             start = body_at + body_length
         del self._buffer[:start]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,8 +34,9 @@ def requested_cluster(request: Request) -> ClusterFile:
     """The cluster file with the command line's own wishes in it.
 
     Raises:
-        UsageError: the file has mistakes, or asks for what is not there yet.
+        UsageError: the file has mistakes, or it or the command line asks for what cannot be.
     """
+    _refuse_reserved(request.env or {})
     file = read_cluster_file(request.cluster) if request.cluster else local_cluster(request.workers or 1)
     remote = [host.name for host in file.hosts if host.name != LOCALHOST]
     if remote:
@@ -46,3 +48,14 @@ def requested_cluster(request: Request) -> ClusterFile:
     if request.max_restarts is not None:
         restart = replace(restart, max_restarts=request.max_restarts)
     return replace(file, hosts=hosts, restart=restart, command=request.command or file.command)
+
+
+def _refuse_reserved(env: Mapping[str, str]) -> None:
+    if not env:
+        return
+    from launcher.cluster_file.keys import RESERVED
+
+    for key in env:
+        for reserved, why in RESERVED.items():
+            if re.fullmatch(reserved, key):
+                raise UsageError(f"--env {key}: {why}; leave it out")

@@ -22,6 +22,8 @@ from training.strategy import gather
 from training.tf_config import Place
 
 PREFIX = "step"
+READ_ERRORS = (tf.errors.OpError, AssertionError, IndexError, KeyError, RuntimeError, ValueError)
+"""TensorFlow's checkpoint reader turns what it finds in a damaged file into any of these."""
 
 
 class RunState(tf.train.experimental.PythonState):  # type: ignore[misc]  # TensorFlow carries no types
@@ -98,7 +100,7 @@ class Checkpoints:
             status = self._checkpoint.restore(path)
             status.assert_existing_objects_matched()
             status.assert_consumed()
-        except (tf.errors.OpError, AssertionError, ValueError) as error:
+        except READ_ERRORS as error:
             raise TrainingError(unreadable(path, error)) from error
 
 
@@ -122,7 +124,7 @@ def read_state(path: str, trajectory: Mapping[str, Any]) -> RunState:
     state = RunState(trajectory)
     try:
         tf.train.Checkpoint(run=state).restore(path).expect_partial()
-    except (tf.errors.OpError, ValueError, KeyError) as error:
+    except READ_ERRORS as error:
         raise TrainingError(unreadable(path, error)) from error
     return state
 

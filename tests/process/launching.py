@@ -148,7 +148,12 @@ class Launch:
         """Return once each task has written `text`."""
         for task in tasks:
             read = partial(self.log, task, attempt)
-            await_true(lambda read=read: text in read(), f"{text!r} in the log of {task}", read)  # type: ignore[misc]
+            await_true(lambda read=read: text in read(), f"{text!r} in the log of {task}", self._seen)  # type: ignore[misc]
+
+    def _seen(self) -> object:
+        """For the message of a test that waited in vain."""
+        logs = {path.name: path.read_bytes()[-1000:] for path in self.runs.rglob("*.log")}
+        return self.process.poll(), self.alive(), logs, self.events
 
     # ---- the processes
     def signal(self, number: int) -> None:

@@ -23,7 +23,7 @@ def test_a_run_that_succeeds_at_the_second_attempt_is_a_success(launch: Start, c
 
     assert started.succeeded()
     assert attempts(started) == ["attempt-0", "attempt-1"]
-    assert "worker 0 on localhost failed (exit code 3)" in started.stderr
+    assert "on localhost failed (exit code 3)" in started.stderr
     assert "restarting all workers in 0.01 s (restart 1 of 2)" in started.stderr
     assert "after 1 restart" in started.last_words
     assert started.run_state["result"]["attempts"] == 2
