@@ -82,6 +82,10 @@ def launch(**options: Any) -> None:
     """Start a TensorFlow program on several processes: TF_CONFIG, logs, stop and clean-up included."""
     from launcher.run import run
 
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the working directory is gone: cd to one that exists") from error
     raise SystemExit(run(request(**options)))
 
 

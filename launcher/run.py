@@ -31,7 +31,7 @@ def run(request: Request) -> int:
     """
     file = requested_cluster(request)
     if request.dry_run:
-        print(planned(file, request), end="")
+        sys.stdout.buffer.write(planned(file, request).encode("utf-8", "surrogateescape"))
         return EXIT_DONE
     with nothing_left_behind():
         return launch(file, request).exit_code
