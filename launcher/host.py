@@ -24,7 +24,7 @@ PIPE_SIZE = 1 << 20
 """Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
 READ_SIZE = 1 << 20
 BEATS_PER_LEASE = 5
-GOODBYE = 5.0
+GOODBYE = 2.0
 """Seconds that a local agent and its guard get to end once their work is done."""
 
 
@@ -187,12 +187,14 @@ class HostConnection:
         assert stdin is not None
         with self._sending, contextlib.suppress(OSError):
             stdin.close()
-        try:
-            self._process.wait(GOODBYE)
-        except subprocess.TimeoutExpired:
-            self._process.terminate()
-            self._process.wait()
-        self._reader.join()
+        for last_resort in (self._process.terminate, self._process.kill):
+            try:
+                self._process.wait(GOODBYE)
+                break
+            except subprocess.TimeoutExpired:
+                last_resort()
+        self._process.wait()
+        self._reader.join(GOODBYE)  # a frozen agent still holds the other end
         os.close(self._complaint)
         if self._process.stdout is not None:
             self._process.stdout.close()

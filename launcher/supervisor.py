@@ -23,6 +23,8 @@ SETTLE = 0.05
 """Seconds between a telling failure and the stop of the gang: time for another one of the same moment."""
 COLLATERAL_SETTLE = 2.0
 """The same after a mere complaint about a peer: the peer itself may still be busy dying."""
+SILENCE = 12.0
+"""Seconds after the last grace until a host that has not reported itself empty is given up: its agent is frozen."""
 
 Observer = Callable[[events.Event], None]
 
@@ -85,6 +87,7 @@ class Gang:
         self._stop_at: float | None = None
         self._stalled_at: float | None = None
         self._abandoned = False
+        self._give_up_at: float | None = None
 
     # ---- what the loop asks
     @property
@@ -95,8 +98,9 @@ class Gang:
     @property
     def deadline(self) -> float | None:
         """When `step` wants to be called at the latest, event or not."""
-        due = [self._stop_at, self._stalled_at, self._start_until if self._unstarted else None]
-        return None if self._stopping else min((at for at in due if at is not None), default=None)
+        running = [self._stop_at, self._stalled_at, self._start_until if self._unstarted else None]
+        due = [self._give_up_at if self._occupied else None] if self._stopping else running
+        return min((at for at in due if at is not None), default=None)
 
     @property
     def result(self) -> AttemptResult:
@@ -107,6 +111,12 @@ class Gang:
     # ---- what happens
     def step(self, event: events.Event | None, now: float) -> Iterator[Action]:
         """Take one event (None: only time has passed) and yield what is to be done."""
+        for action in self._reactions(event, now):
+            if isinstance(action, Stop):
+                self._give_up_at = now + action.grace + SILENCE
+            yield action
+
+    def _reactions(self, event: events.Event | None, now: float) -> Iterator[Action]:
         match event:
             case events.TaskStarted():
                 self._unstarted.discard(event.task)
@@ -158,6 +168,8 @@ class Gang:
         self._running -= gone
         self._unstarted -= gone
         self._open_logs -= gone
+        if self._stopping:
+            yield Say(f"{event.host} was lost: {event.reason}")
         yield from self._stop_failed(f"{event.host} was lost: {event.reason}")
 
     # ---- how it ends
@@ -187,13 +199,18 @@ class Gang:
 
     def _pass_time(self, now: float) -> Iterator[Action]:
         if self._stopping:
-            return
-        if self._stop_at is not None and now >= self._stop_at:
+            yield from self._give_up_silent(now)
+        elif self._stop_at is not None and now >= self._stop_at:
             yield from self._stop_failed(None)
         elif self._unstarted and now >= self._start_until:
             yield from self._out_of_time("start", "had not started", min(self._unstarted), self._timeouts.start)
         elif self._stalled_at is not None and now >= self._stalled_at:
             yield from self._out_of_time("stall", "made no progress", chief_of(self._hosts), self._timeouts.stall or 0)
+
+    def _give_up_silent(self, now: float) -> Iterator[Action]:
+        if self._give_up_at is not None and now >= self._give_up_at:
+            for host in sorted(self._occupied):
+                yield from self._lost(events.HostLost(host, "its agent does not answer any more"))
 
     def _out_of_time(self, key: str, what: str, task: Task, limit: float) -> Iterator[Action]:
         event = events.TimedOut(self._hosts[task], task, key, limit)

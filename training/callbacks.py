@@ -17,7 +17,27 @@ from training.models import steps_made
 SECONDS_BETWEEN_REPORTS = 0.5
 
 
-class EpochLog(keras.callbacks.Callback):  # type: ignore[misc]  # Keras carries no types
+class Validation(keras.callbacks.Callback):  # type: ignore[misc]  # Keras carries no types
+    """Adds `val_` metrics to the logs of every epoch; has to be the first callback.
+
+    `fit(validation_data=...)` would make and destroy an iterator every epoch, which takes longer than the
+    held-out digits themselves. `dataset` must be endless: `steps` batches of it are one pass.
+    """
+
+    def __init__(self, dataset: Any, steps: int) -> None:
+        super().__init__()
+        self._batches = iter(dataset)
+        self._steps = steps
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:  # noqa: ARG002, D102
+        self.model.make_test_function()
+        self.model.reset_metrics()
+        for _ in range(self._steps):
+            self.model.test_function(self._batches)
+        logs.update({f"val_{name}": float(value) for name, value in self.model.get_metrics_result().items()})
+
+
+class EpochLog(keras.callbacks.Callback):  # type: ignore[misc]
     """One line an epoch: loss and accuracy on the training and the held-out examples, training steps a second."""
 
     def __init__(self, epochs: int, say: Callable[[str], None]) -> None:

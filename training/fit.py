@@ -11,11 +11,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from training.callbacks import EpochLog, SaveCheckpoints, StepReports
+from training.callbacks import EpochLog, SaveCheckpoints, StepReports, Validation
 from training.checkpoint import Checkpoints
 from training.config import TrainingConfig
 from training.data.digits import Examples, load_digits
-from training.data.order import run_steps, split, steps_per_epoch, validation_steps
+from training.data.order import Indices, run_steps, split, steps_per_epoch, validation_bounds
 from training.data.pipeline import training_dataset, validation_dataset
 from training.export import export_model
 from training.models import MODELS
@@ -35,7 +35,7 @@ class Data:
     global_batch: int
     steps: int
     """Training steps an epoch."""
-    validation_steps: int
+    validation_bounds: Indices
 
 
 def train(config: TrainingConfig, place: Place, environ: Mapping[str, str] = os.environ) -> None:
@@ -73,7 +73,7 @@ def share_out(config: TrainingConfig, replicas: int) -> Data:
         replicas=replicas,
         global_batch=global_batch,
         steps=steps_per_epoch(len(training.labels), global_batch),
-        validation_steps=validation_steps(len(held_out.labels), replicas, global_batch),
+        validation_bounds=validation_bounds(len(held_out.labels), replicas, global_batch),
     )
 
 
@@ -102,14 +102,13 @@ def fit(config: TrainingConfig, strategy: Any, model: Any, data: Data, done: int
     `steps_per_epoch` keeps one iterator for the whole run: destroying one costs time, and the order would start over.
     """
     steps = run_steps(len(data.training.labels), config.seed, range(done, config.epochs), data.global_batch)
+    held_out = validation_dataset(strategy, data.held_out, data.validation_bounds)
     model.fit(
         training_dataset(strategy, data.training, steps),
         epochs=config.epochs,
         initial_epoch=done,
         steps_per_epoch=data.steps,
-        validation_data=validation_dataset(strategy, data.held_out, data.validation_steps),
-        validation_steps=data.validation_steps,
-        callbacks=callbacks,
+        callbacks=[Validation(held_out, (len(data.validation_bounds) - 1) // data.replicas), *callbacks],
         shuffle=False,
         verbose=0,
     )

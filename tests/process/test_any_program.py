@@ -183,3 +183,22 @@ def test_a_launcher_without_standard_streams_still_runs_its_workers(launch: Star
     started = launch("--workers", "1", *program("report"), stdin=None, stdout=None, stderr=None, preexec_fn=closed)
 
     assert started.report()["open"] == [0, 1, 2]
+
+
+def test_a_working_directory_that_is_gone_is_told(launch: Start, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+
+    started = launch("--workers", "1", "--", "true", cwd=gone, preexec_fn=gone.rmdir)
+
+    assert started.wait() == 2
+    assert "Traceback" not in started.stderr
+    assert "directory" in started.stderr
+
+
+def test_a_limit_on_open_files_is_told(launch: Start) -> None:
+    started = launch("--workers", "32", "--", "true", under=("sh", "-c", 'ulimit -n 40; exec "$@"', "sh"))
+
+    assert started.wait() != 0
+    assert "Too many open files" in started.stderr
+    assert "Traceback" not in started.stderr

@@ -33,11 +33,12 @@ def test_values_of_the_cluster_file_arrive_intact(launch: Start, cluster: Cluste
 
 
 def test_values_of_the_command_line_arrive_intact(launch: Start) -> None:
-    options = [f"--env={key}={value}" for key, value in VALUES.items()]
+    values = {**VALUES, "NO_UTF8": "\udcff\udcfe"}
+    options = [f"--env={key}={value}" for key, value in values.items()]
 
     found = launch("--workers", "1", *options, *program("report")).report()["env"]
 
-    assert {key: found[key] for key in VALUES} == VALUES
+    assert {key: found[key] for key in values} == values
 
 
 def test_a_variable_without_a_value_is_passed_on(launch: Start, cluster: Cluster) -> None:

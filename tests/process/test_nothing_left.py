@@ -24,10 +24,9 @@ def test_no_stray_outlives_a_worker_that_ends_well(launch: Start, cluster: Clust
     assert not started.alive()
 
 
-@pytest.mark.parametrize("stray", STRAYS)
 @pytest.mark.parametrize("number", STOPS)
-def test_no_stray_outlives_the_stop_of_the_launcher(launch: Start, cluster: Cluster, stray: str, number: int) -> None:
-    started = launch(*cluster(1, timeouts={"grace": "100ms"}), *program("strays", "stay", stray))
+def test_no_stray_outlives_the_stop_of_the_launcher(launch: Start, cluster: Cluster, number: int) -> None:
+    started = launch(*cluster(1, timeouts={"grace": "100ms"}), *program("strays", "stay", *STRAYS))
     started.await_log(b"ready", "worker-0")
     started.signal(number)
     started.wait()

@@ -13,7 +13,7 @@ from launcher import events
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import Timeouts
 from launcher.plan import AttemptPlan, TaskPlan
-from launcher.supervisor import AttemptResult, Stop, supervise
+from launcher.supervisor import SILENCE, AttemptResult, Stop, supervise
 
 W0, W1, CHIEF, PS, EVALUATOR = (
     Task(*each) for each in (("worker", 0), ("worker", 1), ("chief", 0), ("ps", 0), ("evaluator", 0))
@@ -43,6 +43,8 @@ class Script:
     told: list[tuple[float, Stop]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     beats: int = 0
+    silent: bool = False
+    """After the last event nothing more is heard."""
     next: int = 0
 
     def get(self, timeout: float) -> events.Event:
@@ -51,7 +53,7 @@ class Script:
             self.next += 1
             self.now = max(self.now, at)
             return event
-        assert self.next < len(self.history), f"the history ends at {self.now} and the gang is not over"
+        assert self.next < len(self.history) or self.silent, f"the history ends at {self.now}, the gang is not over"
         self.now += timeout
         raise Empty
 
@@ -76,6 +78,12 @@ def replay(plan: AttemptPlan, *history: tuple[float, events.Event]) -> tuple[Att
     result = supervise(plan, TIMEOUTS, script, script, lambda event: None, script.said.append, lambda: script.now)  # type: ignore[arg-type]
     assert script.next == len(history), f"over before {history[script.next]}"
     return result, script
+
+
+def replay_open(plan: AttemptPlan, *history: tuple[float, events.Event]) -> tuple[AttemptResult, Script]:
+    """A history after which the hosts stay silent."""
+    script = Script(history, silent=True)
+    return supervise(plan, TIMEOUTS, script, script, lambda _: None, script.said.append, lambda: script.now), script  # type: ignore[arg-type]
 
 
 def started(task: Task, at: float = 0.0) -> tuple[float, events.Event]:
@@ -305,3 +313,10 @@ def test_processes_that_cannot_be_killed_are_named() -> None:
         *emptied(16, W0, W1),
     )
     assert script.said == ["localhost: these processes could not be killed: 41, 42"]
+
+
+def test_a_host_that_does_not_answer_to_the_stop_is_given_up() -> None:
+    result, script = replay_open(TWO, *BOTH_STARTED, interrupted(5), interrupted(7))
+    assert result.interrupted == signal.SIGINT
+    assert script.said[-1] == "localhost was lost: its agent does not answer any more"
+    assert script.now == 7 + SILENCE

@@ -13,8 +13,8 @@ from training.data.order import (
     run_steps,
     split,
     steps_per_epoch,
+    validation_bounds,
     validation_pieces,
-    validation_steps,
 )
 from training.errors import UsageError
 
@@ -78,25 +78,26 @@ def test_the_workers_share_every_step_out_without_loss(
     assert np.array_equal(np.concatenate(shares, axis=1), steps)
 
 
-@given(
-    examples=st.integers(1, 400),
-    replicas_a_worker=st.integers(1, 3),
-    workers=st.integers(1, 4),
-    each=st.integers(1, 64),
-)
+@given(examples=st.integers(24, 400), local=st.integers(1, 3), workers=st.integers(1, 4), each=st.integers(1, 64))
 def test_the_replicas_validate_every_example_once_and_none_runs_empty(
-    examples: int, replicas_a_worker: int, workers: int, each: int
+    examples: int, local: int, workers: int, each: int
 ) -> None:
-    replicas = min(replicas_a_worker, examples) * min(workers, examples // min(replicas_a_worker, examples))
-    local = replicas // min(workers, examples // min(replicas_a_worker, examples))
-    steps = validation_steps(examples, replicas, each * replicas)
+    replicas = local * workers
+    bounds = validation_bounds(examples, replicas, each * replicas)
     pieces = [
         tuple(piece)
         for start in range(0, replicas, local)
-        for piece in validation_pieces(examples, replicas, range(start, start + local), steps)
+        for piece in validation_pieces(bounds, replicas, range(start, start + local))
     ]
     assert all(start < stop for start, stop in pieces)
     assert sorted(i for start, stop in pieces for i in range(start, stop)) == list(range(examples))
+
+
+@given(examples=st.integers(24, 400), replicas=st.integers(1, 12), each=st.integers(1, 64))
+def test_the_replicas_have_equal_batches_in_the_first_validation_step(examples: int, replicas: int, each: int) -> None:
+    sizes = np.diff(validation_bounds(examples, replicas, each * replicas)).reshape(-1, replicas)
+    assert len(set(sizes[0])) == 1
+    assert sizes.max() <= each + 1
 
 
 def test_a_global_batch_larger_than_the_data_is_an_error() -> None:
@@ -106,4 +107,4 @@ def test_a_global_batch_larger_than_the_data_is_an_error() -> None:
 
 def test_more_replicas_than_held_out_examples_are_an_error() -> None:
     with pytest.raises(UsageError, match="use fewer workers"):
-        validation_steps(3, 4, 8)
+        validation_bounds(3, 4, 8)

@@ -68,23 +68,27 @@ def local_batches(steps: Indices, replicas: int, local: range) -> Indices:
     return steps.reshape(-1, replicas, each)[:, local.start : local.stop].reshape(-1, each)
 
 
-def validation_steps(examples: int, replicas: int, global_batch: int) -> int:
-    """Steps to go once through the held-out examples, none of which leaves a replica without an example.
+def validation_bounds(examples: int, replicas: int, global_batch: int) -> Indices:
+    """Where the held-out examples are cut, for every step and replica in turn: [steps * replicas + 1].
+
+    The pieces cover every example once, whatever the number of replicas, and none is empty. They are of one size in
+    every step but the last (Keras averages the first batch over the replicas to learn its shape); there the
+    sizes differ by one at most.
 
     Raises:
-        UsageError: there are more replicas than held-out examples.
+        UsageError: there are too many replicas for the held-out examples.
     """
-    if replicas > examples:
+    if examples % replicas and 2 * replicas > examples:
         raise UsageError(f"{replicas} replicas cannot share {examples} held-out examples; use fewer workers")
-    return max(1, min(-(-examples // global_batch), examples // replicas))
+    divides = examples % replicas == 0
+    each = min(global_batch // replicas, examples // replicas if divides else examples // replicas - 1)
+    left = examples % (each * replicas)
+    full = examples // (each * replicas) if left == 0 else (examples - replicas) // (each * replicas)
+    last = np.linspace(full * each * replicas, examples, replicas + 1) if left else np.array([examples])
+    return np.concatenate([np.arange(full * replicas) * each, last]).astype(np.int32)
 
 
-def validation_pieces(examples: int, replicas: int, local: range, steps: int) -> Indices:
-    """Start and stop of the run of held-out examples for each local replica and step: [steps * len(local), 2].
-
-    The pieces of all replicas cover every example once. Their sizes differ by one at most, so
-    no example is dropped or counted twice, whatever the number of replicas.
-    """
-    bounds = np.linspace(0, examples, steps * replicas + 1).astype(np.int32)
-    pieces = np.stack([bounds[:-1], bounds[1:]], axis=1).reshape(steps, replicas, 2)
+def validation_pieces(bounds: Indices, replicas: int, local: range) -> Indices:
+    """Start and stop of the held-out examples for each step and local replica: [steps * len(local), 2]."""
+    pieces = np.stack([bounds[:-1], bounds[1:]], axis=1).reshape(-1, replicas, 2)
     return pieces[:, local.start : local.stop].reshape(-1, 2)

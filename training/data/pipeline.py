@@ -22,12 +22,11 @@ def training_dataset(strategy: Any, examples: Examples, steps: Indices) -> Any:
     return strategy.distribute_datasets_from_function(worker_dataset)
 
 
-def validation_dataset(strategy: Any, examples: Examples, steps: int) -> Any:
-    """Batches (images, labels) that go through all `examples` once in `steps` steps, then again."""
+def validation_dataset(strategy: Any, examples: Examples, bounds: Indices) -> Any:
+    """Batches (images, labels) that go through all `examples`, cut at `bounds`, again and again."""
 
     def worker_dataset(context: Any) -> Any:
-        local = local_replicas(context)
-        pieces = validation_pieces(len(examples.labels), context.num_replicas_in_sync, local, steps)
+        pieces = validation_pieces(bounds, context.num_replicas_in_sync, local_replicas(context))
         images, labels = map(tf.constant, examples)
         dataset = tf.data.Dataset.from_tensor_slices(pieces)
         return endless(dataset.map(lambda piece: (images[piece[0] : piece[1]], labels[piece[0] : piece[1]])))
