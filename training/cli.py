@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,7 +12,7 @@ import click
 
 from training.config import MAX_EPOCHS, TrainingConfig
 from training.errors import TrainingError
-from training.interrupt import interrupted, leave, watch_for_interrupts
+from training.interrupt import EXIT_INTERRUPTED, interrupted, leave, watch_for_interrupts
 from training.models import MODELS
 from training.output import default_output_dir, make_output_dir
 from training.tf_config import read_place
@@ -44,6 +45,8 @@ def command(output_dir: Path | None, **options: Any) -> None:
     # TensorFlow takes seconds to import: --help and a wrong option must not wait for it.
     from training.fit import train
 
+    # AutoGraph imports files that it makes in the temporary directory, and would leave their bytecode there.
+    sys.dont_write_bytecode = True
     train(config, place)
 
 
@@ -52,14 +55,18 @@ def main() -> NoReturn:
     watch_for_interrupts("interrupted; the same command goes on from the newest checkpoint")
     try:
         command(prog_name="python -m training", standalone_mode=False)
-    except click.ClickException as error:
+    except BaseException as error:
+        leave(EXIT_INTERRUPTED if interrupted.is_set() else explain(error))
+    leave(0)
+
+
+def explain(error: BaseException) -> int:
+    """Say on stderr what went wrong; the exit code for it. What is no mistake of the user gets its traceback."""
+    if isinstance(error, click.ClickException):
         error.show()
-        sys.exit(error.exit_code)
-    except TrainingError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        sys.exit(error.exit_code)
-    except BaseException:
-        if interrupted.is_set():
-            leave()
-        raise
-    sys.exit(0)
+        return error.exit_code
+    if isinstance(error, TrainingError):
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    traceback.print_exception(error)
+    return TrainingError.exit_code

@@ -47,7 +47,7 @@ def test_the_culprits_own_traceback_is_shown_with_its_place(launch: Start, clust
     started = launch(*cluster(), *program("fail", culprit, "raise"))
 
     assert started.wait() == 1
-    assert re.search(r"labels out of range \(\S*fail\.py:\d+\)", started.last_words)
+    assert re.search(r"labels out of range \(.*fail\.py:\d+\)", started.last_words)
     assert 'raise ValueError("labels out of range")' in started.last_words
 
 
