@@ -196,7 +196,7 @@ def _summary(message: Sequence[str]) -> str:
 
 
 def _says_something(line: str) -> bool:
-    return bool(line.strip()) and not line.startswith(("Detected at node", "  File ", "\t"))
+    return bool(line.strip()) and not line.startswith(("Detected at node", "<stack traces", "  File ", "\t"))
 
 
 def _own_frames(block: Iterable[str]) -> list[str]:

@@ -71,6 +71,29 @@ def test_the_teardown_of_the_interpreter_does_not_hide_the_traceback() -> None:
     assert "AttributeError" not in "\n".join(found.excerpt)
 
 
+def test_an_error_inside_a_dataset_is_summed_up_by_what_the_users_code_raised() -> None:
+    log = b"""Traceback (most recent call last):
+  File "/home/user/project/train.py", line 25, in <module>
+    model.fit(data)
+tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:
+
+Detected at node PyFunc defined at (most recent call last):
+<stack traces unavailable>
+ValueError: image 1337 has no label
+Traceback (most recent call last):
+
+  File "/home/user/project/train.py", line 14, in batches
+    raise ValueError("image 1337 has no label")
+
+ValueError: image 1337 has no label
+
+	 [[{{node PyFunc}}]]
+"""
+    found = exited(log)
+    assert found.summary == "InvalidArgumentError: ValueError: image 1337 has no label"
+    assert found.location == "/home/user/project/train.py:14"
+
+
 def test_an_error_raised_from_a_lost_peer_is_a_complaint_too() -> None:
     link = b"\nThe above exception was the direct cause of the following exception:\n\n"
 
