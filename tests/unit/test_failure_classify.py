@@ -87,7 +87,7 @@ Traceback (most recent call last):
 
 ValueError: image 1337 has no label
 
-	 [[{{node PyFunc}}]]
+\t [[{{node PyFunc}}]]
 """
     found = exited(log)
     assert found.summary == "InvalidArgumentError: ValueError: image 1337 has no label"
