@@ -8,12 +8,12 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from launcher import agent, events
 from launcher.cluster import Task
+from launcher.transport import parcel
 
 if TYPE_CHECKING:
     from launcher.plan import TaskPlan  # not needed before the agents are started
@@ -58,8 +58,7 @@ class HostConnection:
         self._widen_pipes()
         self._reader = threading.Thread(target=self._read, name=f"agent of {name}", daemon=True)
         self._reader.start()
-        source = Path(agent.__file__).read_bytes()
-        self._write(b"%08d" % len(source) + source)
+        self._write(parcel(agent))
 
     def _widen_pipes(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):

@@ -7,6 +7,7 @@ main thread a moment to leave its `with` blocks.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -43,11 +44,21 @@ def wait_for_interrupt(reader: int, say: str) -> None:
     with suppress(OSError):  # whoever read our messages may have gone before us
         os.write(sys.stderr.fileno(), f"{say}\n".encode())
     time.sleep(SECONDS_TO_UNWIND)
-    leave()
+    end(EXIT_INTERRUPTED)
 
 
-def leave() -> NoReturn:
-    """End at once: TensorFlow's own clean-up would wait for peers that are ending too."""
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-    os._exit(EXIT_INTERRUPTED)
+def leave(exit_code: int) -> NoReturn:
+    """End without tearing TensorFlow's objects down, which waits for sleeping threads and for peers.
+
+    What was registered with `atexit` still runs, so that temporary files go.
+    """
+    atexit._run_exitfuncs()
+    end(exit_code)
+
+
+def end(exit_code: int) -> NoReturn:
+    """End at once."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # whoever read our messages may have gone before us
+            stream.flush()
+    os._exit(exit_code)
