@@ -9,16 +9,17 @@ import shlex
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
 from benchmark import Benchmark, Results, Samples, Tools, run, table, tell
+from cleanup import guarded_directory
 from flooding import FLOOD
 from killing import KILL_LAUNCHER, KILL_WORKER
 from machine import ROOT, Machine, this_machine
@@ -65,12 +66,16 @@ def bench(
     tools = tools_of(program, os.pathsep.join([*peers, os.environ.get("PATH", os.defpath)]))
     heading(machine, tools)
     collected: dict[str, Any] = {}
-    for benchmark in chosen:
-        results = measured(benchmark, tools, runs or benchmark.runs)
-        print(f"\n### {benchmark.name}: {benchmark.title}\n\n{table(benchmark, results)}", flush=True)
-        collected[benchmark.name] = {name: finite(samples) for name, samples in results.items()}
-        if json_file is not None:
-            json_file.write_text(json.dumps(as_record(machine, tools, collected), indent=1) + "\n")
+    with guarded_directory() as directory:
+        for benchmark in chosen:
+            results = measured(benchmark, tools, runs or benchmark.runs, directory)
+            print(f"\n### {benchmark.name}: {benchmark.title}\n\n{table(benchmark, results)}", flush=True)
+            collected[benchmark.name] = {name: finite(samples) for name, samples in results.items()}
+            if json_file is not None:
+                json_file.write_text(json.dumps(as_record(machine, tools, collected), indent=1) + "\n")
+            ours = next(iter(results.values()))
+            if ours.failure is not None:
+                sys.exit(1)
 
 
 def warn_if_busy(machine: Machine) -> None:
@@ -110,30 +115,22 @@ def heading(machine: Machine, tools: Tools) -> None:
     sys.stdout.flush()
 
 
-def measured(benchmark: Benchmark, tools: Tools, runs: int) -> Results:
-    """Run one benchmark; its files are gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as shared, fresh_directories() as fresh:
+def measured(benchmark: Benchmark, tools: Tools, runs: int, directory: Path) -> Results:
+    """Run one benchmark, each run in a fresh directory; all of them are gone afterwards."""
+    with TemporaryDirectory(dir=directory) as shared, fresh_directories(directory) as fresh:
         return run(benchmark.subjects(tools, Path(shared)), runs, fresh, benchmark.name)
 
 
 @contextmanager
-def fresh_directories() -> Iterator[Callable[[], Path]]:
+def fresh_directories(parent: Path) -> Iterator[Callable[[], Path]]:
     """A function that makes an empty directory, and removes the one that it made before."""
-    made: list[Path] = []
+    with ExitStack() as last:
 
-    def fresh() -> Path:
-        clear()
-        made.append(Path(tempfile.mkdtemp(prefix="bench-")))
-        return made[0]
+        def fresh() -> Path:
+            last.close()
+            return Path(last.enter_context(TemporaryDirectory(dir=parent)))
 
-    def clear() -> None:
-        while made:
-            shutil.rmtree(made.pop())
-
-    try:
         yield fresh
-    finally:
-        clear()
 
 
 def finite(samples: Samples) -> dict[str, Any]:

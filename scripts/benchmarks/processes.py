@@ -16,6 +16,8 @@ from typing import IO
 
 MARK = "TF_LAUNCH_BENCH_MARK"
 """Stands in the environment of all that a benchmark starts, so that whatever is left can be found."""
+THIS_BENCH = uuid.uuid4().hex
+"""What every mark of this process begins with."""
 NOT_PASSED_ON = ("TF_CONFIG", "LAUNCH_", "OMP_", "TF_NUM_", "PYTHONDONTWRITEBYTECODE")
 KILL_AGAIN = 0.05
 LAST_LINES = 5
@@ -42,9 +44,7 @@ class Running:
 
     def alive(self) -> list[int]:
         """The program and everything below it that lives, whoever its parent is by now."""
-        wanted = f"{MARK}={self.mark}".encode()
-        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        return [pid for pid in pids if wanted in environ_of(pid)]
+        return marked(self.mark)
 
     def pid_of(self, name: str) -> int:
         """The one process of that name.
@@ -76,12 +76,23 @@ class Running:
 
     def end(self) -> None:
         """Kill whatever is left of it."""
-        while left := self.alive():
-            for pid in left:
-                kill(pid)
-            self.process.poll()
-            time.sleep(KILL_AGAIN)
+        kill_marked(self.mark)
         self.process.wait()
+
+
+def marked(mark: str) -> list[int]:
+    """Every living process whose mark begins so. A zombie has no environment."""
+    wanted = f"{MARK}={mark}".encode()
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if wanted in environ_of(pid)]
+
+
+def kill_marked(mark: str) -> None:
+    """Kill until nothing is left."""
+    while left := marked(mark):
+        for pid in left:
+            kill(pid)
+        time.sleep(KILL_AGAIN)
 
 
 @contextmanager
@@ -94,9 +105,9 @@ def started(
     cwd: Path | None = None,
 ) -> Iterator[Running]:
     """Start a program; its stderr goes to a file in `directory`. At the end of the block nothing of it lives."""
-    mark = uuid.uuid4().hex
+    mark = f"{THIS_BENCH}-{uuid.uuid4().hex}"
     errors = directory / f"stderr-{mark}"
-    everything = {**environment(), **(env or {}), MARK: mark}
+    everything = {**environment(), "TMPDIR": str(directory), **(env or {}), MARK: mark}
     with errors.open("wb") as stderr:
         began = time.monotonic()
         process = subprocess.Popen(
