@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,9 +10,8 @@ from typing import Any, NoReturn
 import click
 
 from launcher import __version__
+from launcher.agent_process import AgentProcess
 from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageError
-
-STDERR = 2
 
 EPILOG = """\b
 COMMAND is any program. `python` in front means the host's own Python; `train.py ...` means `python train.py ...`.
@@ -78,7 +76,8 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 )
 @click.version_option(__version__, prog_name="launch")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND ...]")
-def launch(**options: Any) -> None:
+@click.pass_obj
+def launch(early: AgentProcess | None, /, **options: Any) -> None:
     """Start a TensorFlow program on several processes: TF_CONFIG, logs, stop and clean-up included."""
     from launcher.run import run
 
@@ -86,7 +85,7 @@ def launch(**options: Any) -> None:
         Path.cwd()
     except FileNotFoundError as error:
         raise UsageError("the working directory is gone: cd to one that exists") from error
-    raise SystemExit(run(request(**options)))
+    raise SystemExit(run(request(**options), early))
 
 
 def request(env: tuple[str, ...], **options: Any) -> Any:
@@ -113,14 +112,13 @@ def _assignment(text: str) -> tuple[str, str]:
     return key, value if equals else os.environ[key]
 
 
-def main() -> NoReturn:
-    """The console script: exceptions become exit codes."""
-    begin_clean()
+def main(early: AgentProcess | None = None) -> NoReturn:
+    """Run the command line; exceptions become exit codes. `early` is an agent of this machine that may be used."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
         del arguments[0]
     try:
-        launch.main(arguments, prog_name="launch", standalone_mode=False)
+        launch.main(arguments, obj=early, prog_name="launch", standalone_mode=False)
     except ClusterFileError as error:
         leave(error.exit_code, str(error))  # file:line:column comes first in a line, where editors look for it
     except LaunchError as error:
@@ -131,15 +129,6 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         leave(130)
     leave(0)
-
-
-def begin_clean() -> None:
-    """Undo what a parent can hand on to our harm: closed standard streams, ignored or blocked signals."""
-    while (spare := os.open(os.devnull, os.O_RDWR)) <= STDERR:
-        pass
-    os.close(spare)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def leave(code: int, complaint: str = "") -> NoReturn:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import subprocess
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from launcher import agent, events
+from launcher.agent_process import GOODBYE, AgentProcess
 from launcher.cluster import Task
-from launcher.transport import parcel
 
 if TYPE_CHECKING:
     from launcher.plan import TaskPlan  # not needed before the agents are started
 
 Inbox = SimpleQueue[events.Event]
 
-PIPE_SIZE = 1 << 20
-"""Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
-READ_SIZE = 1 << 20
 BEATS_PER_LEASE = 5
-GOODBYE = 2.0
-"""Seconds that a local agent and its guard get to end once their work is done."""
 
 
 def receive(inbox: Inbox, timeout: float) -> events.Event | None:
@@ -39,32 +30,14 @@ def receive(inbox: Inbox, timeout: float) -> events.Event | None:
 class HostConnection:
     """One agent, from its start to its end. Thread-safe for sending."""
 
-    def __init__(self, name: str, tasks: Iterable[Task], argv: Sequence[str], inbox: Inbox) -> None:
+    def __init__(self, name: str, tasks: Iterable[Task], process: AgentProcess, inbox: Inbox) -> None:
         self.name = name
         self._inbox = inbox
-        self._sending = threading.Lock()
         self._tasks = {task.slug: task for task in tasks}
-        self._complaint = os.memfd_create("agent-stderr")
+        self._process = process
         self._closing = False
-        # A session of its own: a Ctrl-C at the terminal is the launcher's to pass on, not the agent's to die of.
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaint,
-            start_new_session=True,
-            bufsize=0,
-        )
-        self._widen_pipes()
         self._reader = threading.Thread(target=self._read, name=f"agent of {name}", daemon=True)
         self._reader.start()
-        self._write(parcel(agent))
-
-    def _widen_pipes(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
-                    fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
 
     # ---- to the agent
     def hello(self, lease: float) -> None:
@@ -103,35 +76,24 @@ class HostConnection:
         self._send({"do": "acknowledge", "task": task.slug, "count": count})
 
     def _send(self, head: dict[str, Any]) -> None:
-        self._write(agent.encode(head))
-
-    def _write(self, data: bytes) -> None:
-        stdin = self._process.stdin
-        assert stdin is not None
-        view = memoryview(data)
-        with self._sending, contextlib.suppress(OSError, ValueError):  # the reader tells of a lost host
-            while view:
-                view = view[os.write(stdin.fileno(), view) :]
+        self._process.write(agent.encode(head))
 
     # ---- from the agent
     def _read(self) -> None:
-        reason = "the connection closed"
+        reason = ""
         try:
             for head, body in self._frames():
                 self._inbox.put(self._event(head, body))
         except (OSError, ValueError, KeyError) as error:
             reason = f"the agent sent something unreadable: {error!r}"
-        self._process.wait()
         if not self._closing:
-            self._inbox.put(events.HostLost(self.name, self._why(reason)))
+            self._inbox.put(events.HostLost(self.name, reason or self._process.last_words()))
 
     def _frames(self) -> Iterator[tuple[dict[str, Any], bytes]]:
-        stdout = self._process.stdout
-        assert stdout is not None
         decoder = agent.Decoder()
         before = b""
         greeted = False
-        while data := os.read(stdout.fileno(), READ_SIZE):
+        while data := self._process.read():
             if not greeted:
                 before += data
                 _, greeting, data = before.partition(agent.GREETING)
@@ -169,31 +131,9 @@ class HostConnection:
             return events.ProgressMade(self.name, task, body)
         raise ValueError(f"unknown event {kind!r}")
 
-    def _why(self, reason: str) -> str:
-        """What the agent, its guard or its Python said last on stderr; else `reason`, and how the agent ended."""
-        said = os.pread(self._complaint, 4096, max(0, os.fstat(self._complaint).st_size - 4096))
-        lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-        if lines:
-            return lines[-1]
-        code = self._process.returncode
-        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"{reason} (the agent ended with {ended})"
-
     def close(self) -> None:
         """End the agent: it stops whatever still runs, and is gone when this returns."""
         self._closing = True
-        stdin = self._process.stdin
-        assert stdin is not None
-        with self._sending, contextlib.suppress(OSError):
-            stdin.close()
-        for last_resort in (self._process.terminate, self._process.kill):
-            try:
-                self._process.wait(GOODBYE)
-                break
-            except subprocess.TimeoutExpired:
-                last_resort()
-        self._process.wait()
+        self._process.end()
         self._reader.join(GOODBYE)  # a frozen agent still holds the other end
-        os.close(self._complaint)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._process.close()

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from launcher import events
+from launcher.agent_process import AgentProcess
 from launcher.cluster import ClusterSpec, Task, dialled_at
 from launcher.cluster_file import LOCALHOST, Host
 from launcher.errors import HostError
@@ -32,12 +33,13 @@ class StopRequestedError(Exception):
 class Hosts:
     """One agent each, started together. Leaving the `with` block ends them, and whatever they still run."""
 
-    def __init__(self, hosts: Iterable[Host], inbox: Inbox, lease: float) -> None:
+    def __init__(self, hosts: Iterable[Host], inbox: Inbox, lease: float, early: AgentProcess | None = None) -> None:
+        """Connect. `early`: an agent of this machine that was started before."""
         self._inbox = inbox
         self._lease = lease
         self._hosts = tuple(hosts)
         self._connections = {
-            host.name: HostConnection(host.name, host.tasks, agent_argv(host.name), inbox) for host in self._hosts
+            host.name: HostConnection(host.name, host.tasks, _process(host.name, early), inbox) for host in self._hosts
         }
         for connection in self._connections.values():
             connection.hello(lease)
@@ -116,6 +118,10 @@ def cluster_spec(hosts: Iterable[Host], ports: Mapping[str, Mapping[Task, int]])
     return ClusterSpec(
         {task: dialled_at(_address(host), port) for host in hosts for task, port in ports[host.name].items()}
     )
+
+
+def _process(host: str, early: AgentProcess | None) -> AgentProcess:
+    return early if early is not None and host == LOCALHOST else AgentProcess(agent_argv(host))
 
 
 def _address(host: Host) -> str:

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from launcher import agent, events
+from launcher.agent_process import AgentProcess
 from launcher.cluster_file import ClusterFile
 from launcher.errors import EXIT_DONE
 from launcher.host import Inbox
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run(request: Request) -> int:
-    """Do what the command line asks; return the exit code.
+def run(request: Request, early: AgentProcess | None = None) -> int:
+    """Do what the command line asks, in a process of our own; return the exit code.
+
+    `early` is an agent of this machine that was started before.
 
     Raises:
         LaunchError: nothing was started, or a host failed before any worker was.
@@ -33,19 +36,8 @@ def run(request: Request) -> int:
     if request.dry_run:
         sys.stdout.buffer.write(planned(file, request).encode("utf-8", "surrogateescape"))
         return EXIT_DONE
-    with nothing_left_behind():
-        return launch(file, request).exit_code
-
-
-@contextlib.contextmanager
-def nothing_left_behind() -> Iterator[None]:
-    """Should agent and guard be killed in one stroke, what they leave becomes this process's child, and ends with it.
-
-    For a process of our own only: it ends *every* child that is there afterwards.
-    """
-    agent.prctl(agent.PR_SET_CHILD_SUBREAPER, 1)
     try:
-        yield
+        return launch(file, request, early, adopt_orphans=True).exit_code
     finally:
         agent.kill_descendants()
 
@@ -65,17 +57,23 @@ def planned(file: ClusterFile, request: Request) -> str:
     return dry_run.as_json(plan) + "\n" if request.as_json else dry_run.as_text(plan, color=sys.stdout.isatty())
 
 
-def launch(file: ClusterFile, request: Request) -> RunResult:
+def launch(
+    file: ClusterFile, request: Request, early: AgentProcess | None = None, *, adopt_orphans: bool = False
+) -> RunResult:
     """Run a cluster file to its end: start, watch, stop, restart, and say how it went.
+
+    `adopt_orphans`: should agent and guard be killed in one stroke, what they leave becomes this process's child.
 
     Raises:
         LaunchError: nothing was started, or a host failed before any worker was.
     """
     inbox: Inbox = SimpleQueue()
-    with signals_into(inbox), Hosts(file.hosts, inbox, file.timeouts.lease) as hosts:
+    with signals_into(inbox), Hosts(file.hosts, inbox, file.timeouts.lease, early) as hosts:
         # Imported while the agents start: neither waits for the other.
         from launcher.session import Session
 
+        if adopt_orphans:
+            agent.prctl(agent.PR_SET_CHILD_SUBREAPER, 1)
         return Session(file, request, hosts, inbox).to_its_end()
 
 

@@ -22,7 +22,7 @@ LAUNCHER = """
     supervisor hosts dry_run failure.report failure.restart_policy local_host
     run_directory.chief_files run_directory.event_log
     failure run_directory console host free_ports
-    plan request
+    plan request agent_process
     cluster_file
     cluster_file.keys
     cluster_file.checks

@@ -1,0 +1,83 @@
+"""An agent's process, seen from outside: started, sent its program, written to, read from, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import threading
+from collections.abc import Sequence
+
+from launcher.transport import parcel
+
+PIPE_SIZE = 1 << 20
+"""Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
+READ_SIZE = 1 << 20
+GOODBYE = 2.0
+"""Seconds that an agent and its guard get to end once their work is done."""
+
+
+class AgentProcess:
+    """Thread-safe for writing; one thread may read."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        """Start `argv`, which runs `transport.BOOT`, and send it the agent."""
+        self._writing = threading.Lock()
+        self._complaint = os.memfd_create("agent-stderr")
+        # A session of its own: a Ctrl-C at the terminal is the launcher's to pass on, not the agent's to die of.
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaint,
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        for pipe in (self._stdin, self._stdout):
+            with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        from launcher import agent  # its imports take as long as the start of the process that it goes to
+
+        self.write(parcel(agent))
+
+    def write(self, data: bytes) -> None:
+        """Send all of `data`. An agent that has gone takes nothing; its end is seen by who reads."""
+        view = memoryview(data)
+        with self._writing, contextlib.suppress(OSError, ValueError):
+            while view:
+                view = view[os.write(self._stdin.fileno(), view) :]
+
+    def read(self) -> bytes:
+        """What it sends next; nothing once it has closed its end."""
+        return os.read(self._stdout.fileno(), READ_SIZE)
+
+    def last_words(self) -> str:
+        """What it, its Python or its transport said last on stderr, else how it ended. Waits for its end."""
+        code = self._process.wait()
+        said = os.pread(self._complaint, 4096, max(0, os.fstat(self._complaint).st_size - 4096))
+        lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return lines[-1] if lines else f"the connection closed, the agent ended with {how}"
+
+    def end(self) -> None:
+        """Close its stdin: it stops whatever still runs, and has ended when this returns. Once more does nothing."""
+        with self._writing, contextlib.suppress(OSError):
+            self._stdin.close()
+        for last_resort in (self._process.terminate, self._process.kill):
+            try:
+                self._process.wait(GOODBYE)
+                break
+            except subprocess.TimeoutExpired:
+                last_resort()
+        self._process.wait()
+
+    def close(self) -> None:
+        """End it, and forget it."""
+        self.end()
+        if not self._stdout.closed:
+            self._stdout.close()
+            os.close(self._complaint)
