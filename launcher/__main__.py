@@ -8,19 +8,35 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from types import FrameType
 from typing import NoReturn
 
 from launcher.agent_process import AgentProcess
 from launcher.transport import agent_argv
 
 STDERR = 2
+ENDING = (signal.SIGINT, signal.SIGTERM)
 STARTING_NOTHING = {"-h", "--help", "--version", "--dry-run"}
 
 
 def main() -> NoReturn:
     """The console script."""
     begin_clean()
-    early = None if STARTING_NOTHING & set(sys.argv) else AgentProcess(agent_argv("localhost"))
+    early: AgentProcess | None = None
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        """Until the run takes the signals over. Unlike this, a KeyboardInterrupt can get lost inside an import."""
+        if early is not None:
+            early.end()
+        os._exit(128 + number)
+
+    for number in ENDING:
+        signal.signal(number, end)
+    if not STARTING_NOTHING & set(sys.argv):
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # no moment between its start and `end` knowing of it
+        early = AgentProcess(agent_argv("localhost"))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        early.send_program()
     try:
         from launcher.cli import main
 

@@ -179,8 +179,6 @@ def hold_port(port: int) -> socket.socket:
 
     The bind itself is exclusive: SO_REUSEPORT is set only afterwards, so two runs can never share a port by accident,
     while the worker (TensorFlow's gRPC server under TF_GRPC_REUSE_PORT=true) can still join the one that is held.
-    A port that only waits for the last packets of an earlier run (TIME_WAIT) is free: SO_REUSEADDR, set for the bind
-    alone, passes over those and over nothing that is held.
 
     Raises:
         OSError: the port is taken.
@@ -189,14 +187,30 @@ def hold_port(port: int) -> socket.socket:
 
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("0.0.0.0", port))
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        if port:
+            bind_exclusively(held, port)
+        else:
+            held.bind(("0.0.0.0", 0))
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except BaseException:
         held.close()
         raise
     return held
+
+
+def bind_exclusively(held: socket.socket, port: int) -> None:
+    """Bind a port that nobody holds, though packets of an earlier run may still be on their way to it (TIME_WAIT).
+
+    SO_REUSEADDR passes over those, but also over another run that does the same at this moment: so each run takes its
+    turn, by a name of that port in the abstract namespace of this network.
+    """
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as turn:
+        turn.bind(f"\0tf-launch port {port}")
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("0.0.0.0", port))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
 
 
 def hold_ports(names: list[str], first: int, last: int) -> dict[str, socket.socket]:

@@ -22,8 +22,8 @@ class AgentProcess:
     """Thread-safe for writing; one thread may read."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        """Start `argv`, which runs `transport.BOOT`, and send it the agent."""
-        self._writing = threading.Lock()
+        """Start `argv`, which runs `transport.BOOT` and waits for its program."""
+        self._writing = threading.RLock()  # a signal handler may end what it has interrupted in the middle of a write
         self._complaint = os.memfd_create("agent-stderr")
         # A session of its own: a Ctrl-C at the terminal is the launcher's to pass on, not the agent's to die of.
         self._process = subprocess.Popen(
@@ -40,7 +40,10 @@ class AgentProcess:
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
-        from launcher import agent  # its imports take as long as the start of the process that it goes to
+
+    def send_program(self) -> None:
+        """Make it an agent."""
+        from launcher import agent  # takes as long to import as the process to start
 
         self.write(parcel(agent))
 

@@ -121,7 +121,11 @@ def cluster_spec(hosts: Iterable[Host], ports: Mapping[str, Mapping[Task, int]])
 
 
 def _process(host: str, early: AgentProcess | None) -> AgentProcess:
-    return early if early is not None and host == LOCALHOST else AgentProcess(agent_argv(host))
+    if early is not None and host == LOCALHOST:
+        return early
+    process = AgentProcess(agent_argv(host))
+    process.send_program()
+    return process
 
 
 def _address(host: Host) -> str:
