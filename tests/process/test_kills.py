@@ -133,7 +133,8 @@ def test_nothing_is_left_when_the_launcher_is_killed_with_its_pipes_full(launch:
 def test_nothing_is_left_when_a_frozen_launcher_with_full_pipes_loses_its_lease(
     launch: Start, cluster: Cluster
 ) -> None:
-    started = launch(*cluster(timeouts={"lease": "2s"}), *program("flood", "3000000"))
+    _, *flood = program("flood", "3000000")
+    started = launch(*cluster(timeouts={"lease": "2s"}), "--", "sh", "-c", '"$@"; exec sleep 1000', "sh", *flood)
     await_true(lambda: started.log_size("worker-1") > 4_000_000, "more output than fits into the pipes")
     started.signal(signal.SIGSTOP)
     started.await_only_the_launcher()
