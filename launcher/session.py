@@ -189,10 +189,10 @@ class Session:
 
     @contextlib.contextmanager
     def _complaining(self) -> Iterator[None]:
-        """A file of ours that cannot be written is told of, and is no reason to end a training run."""
+        """A file of ours that cannot be written (or copied: it has gone) is told of, and no reason to end a run."""
         try:
             yield
-        except LaunchError as error:
+        except (LaunchError, OSError) as error:
             self._console.say(str(error), error=True)
 
     def _write_state(self, state: str, result: RunResult | None = None) -> None:
