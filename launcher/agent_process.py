@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from launcher.transport import parcel
+from launcher.transport import opening
 
 PIPE_SIZE = 1 << 20
 """Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
@@ -22,7 +22,7 @@ class AgentProcess:
     """Thread-safe for writing; one thread may read."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        """Start `argv`, which runs `transport.BOOT` and waits for its program."""
+        """Start `argv`, which runs `transport.FIRST_WORDS` and waits for its program."""
         self._writing = threading.RLock()  # a signal handler may end what it has interrupted in the middle of a write
         self._complaint = os.memfd_create("agent-stderr")
         # A session of its own: a Ctrl-C at the terminal is the launcher's to pass on, not the agent's to die of.
@@ -43,9 +43,7 @@ class AgentProcess:
 
     def send_program(self) -> None:
         """Make it an agent."""
-        from launcher import agent  # takes as long to import as the process to start
-
-        self.write(parcel(agent))
+        self.write(opening())
 
     def write(self, data: bytes) -> None:
         """Send all of `data`. An agent that has gone takes nothing; its end is seen by who reads."""

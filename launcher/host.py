@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from launcher import agent, events
+from launcher import events
+from launcher.agent.framing import GREETING, Decoder, encode
 from launcher.agent_process import GOODBYE, AgentProcess
 from launcher.cluster import Task
 
@@ -76,7 +77,7 @@ class HostConnection:
         self._send({"do": "acknowledge", "task": task.slug, "count": count})
 
     def _send(self, head: dict[str, Any]) -> None:
-        self._process.write(agent.encode(head))
+        self._process.write(encode(head))
 
     # ---- from the agent
     def _read(self) -> None:
@@ -90,13 +91,13 @@ class HostConnection:
             self._inbox.put(events.HostLost(self.name, reason or self._process.last_words()))
 
     def _frames(self) -> Iterator[tuple[dict[str, Any], bytes]]:
-        decoder = agent.Decoder()
+        decoder = Decoder()
         before = b""
         greeted = False
         while data := self._process.read():
             if not greeted:
                 before += data
-                _, greeting, data = before.partition(agent.GREETING)
+                _, greeting, data = before.partition(GREETING)
                 greeted = bool(greeting)
                 if not greeted:
                     continue

@@ -10,7 +10,8 @@ from datetime import datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from launcher import agent, events
+from launcher import events
+from launcher.agent.processes import PR_SET_CHILD_SUBREAPER, kill_descendants, prctl
 from launcher.agent_process import AgentProcess
 from launcher.cluster_file import ClusterFile
 from launcher.errors import EXIT_DONE
@@ -39,7 +40,7 @@ def run(request: Request, early: AgentProcess | None = None) -> int:
     try:
         return launch(file, request, early, adopt_orphans=True).exit_code
     finally:
-        agent.kill_descendants()
+        kill_descendants()
 
 
 def planned(file: ClusterFile, request: Request) -> str:
@@ -73,7 +74,7 @@ def launch(
         from launcher.session import Session
 
         if adopt_orphans:
-            agent.prctl(agent.PR_SET_CHILD_SUBREAPER, 1)
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
         return Session(file, request, hosts, inbox).to_its_end()
 
 

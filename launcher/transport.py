@@ -1,18 +1,26 @@
-"""How a host's agent is reached: a pure function from a host and an argv to the argv that runs it there."""
+"""How a host's agent is reached: a pure function from a host and a Python's arguments to the argv that runs it there.
+
+What is sent is the same everywhere: `opening()` over stdin, to a Python that was started with `FIRST_WORDS`.
+"""
 
 from __future__ import annotations
 
 import marshal
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
-from importlib.util import MAGIC_NUMBER
-from types import ModuleType
+from importlib.util import MAGIC_NUMBER, find_spec
 
 Transport = Callable[[str, Sequence[str]], list[str]]
 
-BOOT = """\
-import marshal, os
+AGENT_MODULES = tuple(f"launcher.agent.{name}" for name in ("framing", "processes", "ports", "workers", "loop", "pair"))
+"""In the order in which they are needed; `main` of the last one runs the agent."""
+
+BOOT = b"""\
+import marshal, os, sys
+if sys.version_info < (3, 9):
+    raise SystemExit('tf-launch: the `python3` of this host is %d.%d; 3.9 or later is needed' % sys.version_info[:2])
 from _frozen_importlib_external import MAGIC_NUMBER
 def read(length):
     data = b''
@@ -23,27 +31,52 @@ def read(length):
         data += more
     return data
 magic, code, text = (read(int(read(8))) for _ in range(3))
-exec(marshal.loads(code) if magic == MAGIC_NUMBER else compile(text, 'launch-agent', 'exec'))
+for name, body in marshal.loads(code if magic == MAGIC_NUMBER else text):
+    module = sys.modules[name] = type(sys)(name)
+    exec(body if magic == MAGIC_NUMBER else compile(body, name, 'exec'), module.__dict__)
+module.main()
 """
-"""Reads a program from stdin (see `parcel`) and becomes it."""
+"""Reads the agent's modules from stdin (see `parcel`) and runs them."""
+
+FIRST_WORDS = f'import os;d=b"";exec("while len(d)<{len(BOOT)}:d+=os.read(0,{len(BOOT)}-len(d))or os._exit(9)");exec(d)'
+"""Reads `BOOT` from stdin and runs it. In single quotes every login shell, be it fish or csh, takes it as it is."""
 
 
-def parcel(module: ModuleType) -> bytes:
-    """A module as `BOOT` reads it: as bytecode, for a Python of the launcher's own version, and as text for any other.
+def opening() -> bytes:
+    """All that makes an agent of a Python that was started with `FIRST_WORDS`; what follows are frames."""
+    return BOOT + parcel(AGENT_MODULES)
+
+
+def parcel(names: Sequence[str]) -> bytes:
+    """Modules as `BOOT` reads them: as bytecode, for a Python of the launcher's own version, and as text for any other.
 
     Each part has its length in eight digits in front of it. Bytecode saves the agent 10 ms of compiling.
     """
-    loader = module.__spec__ and module.__spec__.loader
-    assert isinstance(loader, SourceFileLoader)
-    parts = (MAGIC_NUMBER, marshal.dumps(loader.get_code(module.__name__)), loader.get_data(loader.path))
+    code, text = [], []
+    for name in names:
+        spec = find_spec(name)
+        assert spec is not None
+        assert isinstance(spec.loader, SourceFileLoader)
+        code.append((name, spec.loader.get_code(name)))
+        text.append((name, spec.loader.get_data(spec.loader.path)))
+    parts = (MAGIC_NUMBER, marshal.dumps(code), marshal.dumps(text, 2))
     return b"".join(b"%08d%s" % (len(part), part) for part in parts)
 
 
-def local(_host: str, argv: Sequence[str]) -> list[str]:
+def local(_host: str, arguments: Sequence[str]) -> list[str]:
     """Run it here, by the launcher's own Python; -I and -S: nothing of the user's environment reaches the agent."""
-    return [sys.executable, "-I", "-S", *argv]
+    return [sys.executable, "-I", "-S", *arguments]
+
+
+def over_ssh(options: Sequence[str]) -> Transport:
+    """Run it on the host by its `python3`, through the system's ssh with these options."""
+
+    def transport(host: str, arguments: Sequence[str]) -> list[str]:
+        return ["ssh", *options, "--", host, f"exec {shlex.join(['python3', '-I', '-S', *arguments])}"]
+
+    return transport
 
 
 def agent_argv(host: str, transport: Transport = local) -> list[str]:
-    """The command that starts an agent on `host`; its program follows over stdin (`parcel`)."""
-    return transport(host, ["-c", BOOT])
+    """The command that starts an agent on `host`; `opening()` follows over stdin."""
+    return transport(host, ["-c", FIRST_WORDS])

@@ -32,6 +32,10 @@ LAUNCHER = """
     cluster_file.file_text events failure.collateral failure.traceback_text run_directory.whole_files
     cluster errors failure.remedies run_directory.state redaction transport
     console.lines console.terminal console.startup_noise
+    agent.pair
+    agent.loop
+    agent.workers agent.ports
+    agent.framing agent.processes
     agent bootstrap.sitecustomize bootstrap.tf_launch_keras_hook
     __init__
 """
@@ -47,7 +51,6 @@ TRAINING = """
 """
 LAYERS = {"launcher": LAUNCHER, "training": TRAINING}
 STANDING_ALONE = [
-    "launcher/agent.py",
     "launcher/bootstrap/sitecustomize.py",
     "launcher/bootstrap/tf_launch_keras_hook.py",
     "training/keras_multiworker.py",
@@ -142,6 +145,13 @@ def test_imports_only_the_standard_library(path: str) -> None:
     ours = {"sitecustomize", "tf_launch_keras_hook"}  # the bootstrap's own files, and the one it hides
 
     assert imported_packages(ROOT / path) - sys.stdlib_module_names - ours == set()
+
+
+@pytest.mark.parametrize("path", sources("launcher/agent"), ids=lambda path: path.stem)
+def test_the_agent_imports_only_the_standard_library_and_itself(path: Path) -> None:
+    found = {name for name in imported(path) if name.partition(".")[0] not in sys.stdlib_module_names}
+
+    assert [name for name in found if not name.startswith("launcher.agent.")] == []
 
 
 @pytest.mark.parametrize("package", LAYERS)

@@ -1,0 +1,271 @@
+"""The agent itself: one loop over stdin, stdout, signals and clocks."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+from launcher.agent.framing import Decoder, encode
+from launcher.agent.ports import hold_ports
+from launcher.agent.processes import KILL_AGAIN, UNKILLABLE, out_of_memory_kills, reap, send_signal, signal_descendants
+from launcher.agent.workers import StartError, Worker, start_worker
+
+if False:  # names for type checkers only: typing costs start-up time
+    import socket
+    from typing import Any
+
+BACKLOG = 1 << 20
+"""Bytes waiting in the agent to be written to the launcher, above which no more log is read."""
+
+BUSY_POLL, IDLE_POLL = 0.01, 0.1
+"""Seconds between looks at the logs: just after something came, and at rest."""
+ORPHAN_GRACE = 0.3
+"""Seconds between SIGTERM and SIGKILL when the launcher is gone: nobody will collect what a worker could still save."""
+
+
+class Agent:
+    """One loop over stdin, stdout, signals and clocks; it owns every worker of this host."""
+
+    def __init__(self, guard_gone: int) -> None:
+        self.guard_gone: int | None = guard_gone
+        self.workers: dict[str, Worker] = {}
+        self.held: dict[str, socket.socket] = {}
+        self.outgoing: list[bytes] = []
+        self.outgoing_bytes = 0
+        self.connected = True
+        self.lease = 15.0
+        self.lease_until = time.monotonic() + self.lease
+        self.poll_interval = BUSY_POLL
+        self.kill_at: float | None = None
+        """When SIGKILL follows; None: nothing is being stopped."""
+        self.give_up_at: float | None = None
+        self.over = False
+        self.decoder = Decoder()
+        self.wakeup, wakeup_write = os.pipe()
+        for fd in (self.wakeup, wakeup_write, 0, 1):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wakeup_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.told_to_end = False
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, *_: object) -> None:
+        self.told_to_end = True
+
+    # ---- what goes to the launcher
+    def tell(self, what: str, body: bytes = b"", **fields: Any) -> None:
+        """Queue one frame for the launcher; it is written as the pipe takes it."""
+        self._queue(encode({"event": what, **fields}, body))
+
+    def _queue(self, data: bytes) -> None:
+        if self.connected:
+            self.outgoing.append(data)
+            self.outgoing_bytes += len(data)
+
+    def flush(self) -> None:
+        """Write as much as the launcher takes now."""
+        while self.outgoing:
+            try:
+                written = os.write(1, self.outgoing[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self.abandon("the launcher has closed its end")
+                return
+            self.outgoing_bytes -= written
+            if written == len(self.outgoing[0]):
+                del self.outgoing[0]
+            else:
+                self.outgoing[0] = self.outgoing[0][written:]
+
+    # ---- what comes from the launcher
+    def receive(self) -> None:
+        """Read stdin and do what it says; its end means that the launcher is gone."""
+        try:
+            data = os.read(0, 1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.abandon("the launcher has gone")
+        self.lease_until = time.monotonic() + self.lease
+        for head, _ in self.decoder.feed(data):
+            getattr(self, "do_" + head.pop("do"))(**head)
+
+    def do_hello(self, lease: float) -> None:
+        """The launcher's first word."""
+        self.lease = lease
+        self.lease_until = time.monotonic() + lease
+        facts: dict[str, Any] = {
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "hostname": os.uname().nodename,
+            "pid": os.getpid(),
+            "guard": os.getppid(),
+            "cpus": len(os.sched_getaffinity(0)),
+        }
+        self.tell("ready", **facts)
+
+    def do_beat(self) -> None:
+        """The launcher lives; reading this has renewed the lease."""
+
+    def do_reserve(self, names: list[str], first: int, last: int) -> None:
+        """Hold one port a task; those of an earlier attempt are held still, and serve again."""
+        try:
+            self.held = self.held or hold_ports(names, first, last)
+        except OSError as error:
+            self.tell("reservation_failed", reason=error.strerror or str(error))
+            return
+        self.tell("reserved", ports={name: each.getsockname()[1] for name, each in self.held.items()})
+
+    def do_start(self, jobs: list[dict[str, Any]]) -> None:
+        """Start these workers; the first that cannot be started ends the row."""
+        self.poll_interval = BUSY_POLL
+        for job in jobs:
+            try:
+                worker = self.workers[job["task"]] = start_worker(job)
+            except StartError as error:
+                self.tell("start_failed", task=job["task"], reason=str(error))
+                return
+            self.tell("started", task=worker.name, pid=worker.pid)
+            self.flush()
+
+    def do_stop(self, number: int, grace: float) -> None:
+        """Signal everything below (0: nothing) and let SIGKILL follow after `grace` seconds, or when it was due."""
+        if number:
+            send_signal(signal_descendants(number), signal.SIGCONT)  # a stopped process takes no other signal
+        kill_at = time.monotonic() + grace
+        self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
+        self.children_changed()
+
+    def do_acknowledge(self, task: str, count: int) -> None:
+        """The console has shown `count` more bytes of a log."""
+        if task in self.workers:
+            self.workers[task].acknowledged += count
+            self.poll_interval = BUSY_POLL
+
+    def abandon(self, reason: str) -> None:
+        """Nobody will say what to do any more: stop everything, and end. The reason stands on stderr."""
+        if self.connected:
+            os.write(2, f"{reason}; all workers were stopped\n".encode())
+            self.connected = False
+            self.outgoing = []
+            self.do_stop(signal.SIGTERM, ORPHAN_GRACE)
+
+    # ---- what happens on this host
+    def children_changed(self) -> None:
+        """Reap; tell of workers that ended; notice when a stop has left nothing behind."""
+        try:
+            for pid, status in reap():
+                self._ended(pid, status)
+        except ChildProcessError:
+            if self.kill_at is not None:
+                self._emptied()
+
+    def _ended(self, pid: int, status: int) -> None:
+        for worker in self.workers.values():
+            if worker.pid == pid and not worker.exited:
+                worker.exited = True
+                number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+                killed_for_memory = number == signal.SIGKILL and out_of_memory_kills() > worker.kills_before
+                self.tell(
+                    "exited",
+                    worker.tail(),
+                    task=worker.name,
+                    code=None if number else os.WEXITSTATUS(status),
+                    signal=number,
+                    out_of_memory=killed_for_memory,
+                )
+                self.poll_interval = BUSY_POLL
+
+    def _emptied(self) -> None:
+        self.kill_at = self.give_up_at = None
+        self.tell("empty")
+        self.poll_interval = BUSY_POLL
+        self.over = self.over or not self.connected
+
+    def ship(self) -> None:
+        """Send what the workers wrote since the last look."""
+        self.poll_interval = min(self.poll_interval * 1.5, IDLE_POLL)
+        for worker in list(self.workers.values()):
+            record = worker.newest_progress()
+            if record:
+                self.tell("progress", record, task=worker.name)
+            while self.outgoing_bytes < BACKLOG:
+                data = worker.next_chunk()
+                if not data:
+                    break
+                self.tell("log", data, task=worker.name, offset=worker.shipped)
+                worker.shipped += len(data)
+                self.poll_interval = BUSY_POLL
+        if self.kill_at is None:
+            self._close_drained_logs()
+
+    def _close_drained_logs(self) -> None:
+        """Once nothing can write any more, a log that has been shipped whole is done with."""
+        for name, worker in list(self.workers.items()):
+            if worker.exited and self._nothing_runs() and worker.drained():
+                self.tell("log_ended", task=name)
+                os.close(worker.log_fd)
+                del self.workers[name]
+
+    def _nothing_runs(self) -> bool:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return True
+        return False
+
+    def keep_time(self) -> None:
+        """Do what is due: the lease, the SIGKILL after a grace, the end of patience with an unkillable process."""
+        now = time.monotonic()
+        if self.told_to_end:
+            self.abandon("the agent was told to end by a signal")
+        if now > self.lease_until:
+            self.abandon(f"no sign of life from the launcher for {self.lease:g} s (timeouts.lease)")
+        if self.kill_at is not None and now >= self.kill_at:
+            self.kill_at = now + KILL_AGAIN
+            self.give_up_at = self.give_up_at or now + UNKILLABLE
+            left = signal_descendants(signal.SIGKILL)
+            if now > self.give_up_at:
+                self.tell("survivors", pids=left)
+                self._emptied()
+
+    def _timeout(self) -> float:
+        due = [self.lease_until]
+        if self.kill_at is not None:
+            due.append(self.kill_at)
+        if self.workers:
+            due.append(time.monotonic() + self.poll_interval)
+        return max(0.0, min(due) - time.monotonic())
+
+    def _lost_guard(self) -> None:
+        self.guard_gone = None
+        self.abandon("the guard process beside the agent was killed")
+
+    def run(self) -> None:
+        """Serve until the launcher is gone and nothing is left."""
+        while not self.over:
+            poller = select.poll()
+            if self.connected:
+                poller.register(0, select.POLLIN)
+            if self.outgoing:
+                poller.register(1, select.POLLOUT)
+            poller.register(self.wakeup, select.POLLIN)
+            if self.guard_gone is not None:
+                poller.register(self.guard_gone, select.POLLIN)
+            for fd, _ in poller.poll(self._timeout() * 1000 + 0.5):
+                if fd == 0:
+                    self.receive()
+                elif fd == self.wakeup:
+                    os.read(self.wakeup, 4096)
+                    self.children_changed()
+                elif fd == self.guard_gone:
+                    self._lost_guard()
+            self.keep_time()
+            self.ship()
+            self.flush()

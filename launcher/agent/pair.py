@@ -1,0 +1,54 @@
+"""The agent and its guard: two processes, each of which cleans up after the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from launcher.agent.framing import GREETING
+from launcher.agent.loop import Agent
+from launcher.agent.processes import PR_SET_CHILD_SUBREAPER, PR_SET_NAME, kill_descendants, prctl, send_signal
+
+if False:  # names for type checkers only: typing costs start-up time
+    from typing import NoReturn
+
+
+def guard(agent: int) -> NoReturn:
+    """Wait for the agent; leave nothing behind it.
+
+    stdin and stdout are closed here, so that the launcher sees the agent's end as the end of the stream.
+    """
+    prctl(PR_SET_NAME, b"launch-guard")
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: send_signal([agent], signal.SIGTERM))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.waitid(os.P_PID, agent, os.WEXITED | os.WNOWAIT)  # not reaped yet: its pid is still its own
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    _, status = os.waitpid(agent, 0)
+    left = kill_descendants()
+    if left:
+        os.write(2, f"processes that could not be killed: {left}\n".encode())
+    os._exit(0 if status == 0 and not left else 1)
+
+
+def main() -> None:
+    """Split into guard and agent; greet; serve."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # what the parent blocked or ignored is inherited
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    guard_gone, guard_lives = os.pipe()
+    agent = os.fork()
+    if agent:
+        os.close(guard_gone)
+        guard(agent)
+    os.close(guard_lives)
+    os.setsid()
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_NAME, b"launch-agent")
+    os.set_blocking(1, True)
+    os.write(1, GREETING)
+    Agent(guard_gone).run()

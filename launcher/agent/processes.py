@@ -1,0 +1,108 @@
+"""The process tree below this process: found, signalled, reaped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+if False:  # names for type checkers only: typing costs start-up time
+    from collections.abc import Iterator
+
+KILL_AGAIN = 0.02
+"""Seconds between two rounds of SIGKILL: a process may have forked between a look at /proc and the signal."""
+UNKILLABLE = 10.0
+"""Seconds of SIGKILL after which what still lives (another user's process, a dead disk) is reported instead."""
+
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
+
+
+def prctl(option: int, argument: int | bytes) -> None:
+    """Set an option of this process; a kernel without it leaves things as they are."""
+    import ctypes  # here, and socket below: the launcher, which imports this file for its framing, needs neither
+
+    libc = ctypes.CDLL(None)
+    libc.prctl(option, ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument), 0, 0, 0)
+
+
+def processes() -> dict[int, tuple[int, int]]:
+    """Every process of this host: pid -> (parent's pid, process group)."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as stat:
+                    _, parent, group = stat.read().rpartition(b")")[2].split()[:3]
+            except (OSError, ValueError):
+                continue  # it ended between listdir and open
+            found[int(entry)] = (int(parent), int(group))
+    return found
+
+
+def descendants(root: int, table: dict[int, tuple[int, int]]) -> list[int]:
+    """All processes below `root`, children before grandchildren."""
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found = list(children.get(root, ()))
+    for pid in found:
+        found += children.get(pid, ())
+    return found
+
+
+def signal_descendants(number: int) -> list[int]:
+    """Signal everything below this process; return what there was.
+
+    SIGKILL goes to whole process groups, too: a process that hops from pid to pid (it forks, the parent ends) is gone
+    when a signal to a pid arrives, but the kernel signals a group in one stroke.
+    """
+    table = processes()
+    below = descendants(os.getpid(), table)
+    groups = {table[pid][1] for pid in below} - {os.getpgrp()} if number == signal.SIGKILL else set()
+    send_signal([-group for group in groups] + below, number)
+    return below
+
+
+def send_signal(pids: list[int], number: int) -> None:
+    """Signal each process (negative: process group) that still exists and is ours to signal."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def reap() -> Iterator[tuple[int, int]]:
+    """Yield (pid, wait status) of each child that has ended. Raises ChildProcessError once there is no child at all.
+
+    A subreaper inherits every orphan below it, so "no child" means "no descendant".
+    """
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        yield pid, status
+
+
+def kill_descendants(limit: float = UNKILLABLE) -> list[int]:
+    """SIGKILL everything below this process until nothing is left; return what could not be killed."""
+    deadline = time.monotonic() + limit
+    while True:
+        try:
+            for _ in reap():
+                pass
+        except ChildProcessError:
+            return []
+        left = signal_descendants(signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return left
+        signal.sigtimedwait([signal.SIGCHLD], KILL_AGAIN)
+
+
+def out_of_memory_kills() -> int:
+    """How many processes the kernel's out-of-memory killer has ended on this host so far."""
+    try:
+        with open("/proc/vmstat", "rb") as vmstat:
+            return sum(int(line.split()[1]) for line in vmstat if line.startswith(b"oom_kill "))
+    except OSError:
+        return 0

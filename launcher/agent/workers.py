@@ -1,0 +1,117 @@
+"""One worker: its process, its log, its reports of progress."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from launcher.agent.processes import PR_SET_PDEATHSIG, out_of_memory_kills, prctl
+
+if False:  # names for type checkers only: typing costs start-up time
+    from typing import Any, NoReturn
+
+WINDOW = 1 << 20
+"""Bytes of a worker's log that may be on their way to the console. A slow reader makes the log wait, not the worker."""
+CHUNK = 1 << 18
+"""Bytes of a log sent in one frame."""
+TAIL = 1 << 15
+"""Bytes of a log's end that go with the news of a worker's exit."""
+
+
+class StartError(Exception):
+    """A worker's process could not be created; the message says why."""
+
+
+class Worker:
+    """One task's process: its pid, its log file, and how much of both files has been told to the launcher."""
+
+    def __init__(self, name: str, pid: int, log: str, progress: str) -> None:
+        self.name = name
+        self.pid = pid
+        self.log = log
+        self.progress = progress
+        self.log_fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+        self.shipped = 0
+        self.acknowledged = 0
+        self.progress_read = 0
+        self.exited = False
+        self.kills_before = out_of_memory_kills()
+
+    def next_chunk(self) -> bytes:
+        """The next bytes of the log, within the window."""
+        room = min(CHUNK, WINDOW - (self.shipped - self.acknowledged))
+        return os.pread(self.log_fd, room, self.shipped) if room > 0 else b""
+
+    def drained(self) -> bool:
+        """Whether every byte of the log has been shipped."""
+        return self.shipped >= os.fstat(self.log_fd).st_size
+
+    def tail(self) -> bytes:
+        """The end of the log, as it stands now."""
+        size = os.fstat(self.log_fd).st_size
+        return os.pread(self.log_fd, TAIL, max(0, size - TAIL))
+
+    def newest_progress(self) -> bytes:
+        """The last whole line that came into the progress file since the last look, or nothing."""
+        try:
+            with open(self.progress, "rb") as file:
+                file.seek(self.progress_read)
+                lines, newline, _ = file.read().rpartition(b"\n")
+        except OSError:
+            return b""
+        self.progress_read += len(lines) + len(newline)
+        return lines.rpartition(b"\n")[2]
+
+
+def start_worker(job: dict[str, Any]) -> Worker:
+    """Create a worker's process in a session of its own, its stdout and stderr going straight to its log file.
+
+    Raises:
+        StartError: no such program, no such working directory, no room for the log...
+    """
+    try:
+        os.makedirs(os.path.dirname(job["log"]), mode=0o700, exist_ok=True)
+        log_fd = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartError(f"cannot create the log file {job['log']}: {error.strerror}") from error
+    error_read, error_write = os.pipe()
+    agent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        exec_worker(job, agent, log_fd, error_write)
+    os.close(log_fd)
+    os.close(error_write)
+    with os.fdopen(error_read, "rb") as reason:  # closed by a successful exec
+        said = reason.read()
+    if said:
+        os.waitpid(pid, 0)
+        raise StartError(said.decode("utf-8", "replace"))
+    return Worker(job["task"], pid, job["log"], job["progress"])
+
+
+def exec_worker(job: dict[str, Any], agent: int, log_fd: int, error_write: int) -> NoReturn:
+    """In the child: become the worker, or tell the agent why not."""
+    doing = "start"
+    try:
+        os.setsid()
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != agent:
+            os._exit(127)
+        # an ignored or blocked signal (nohup, a shell's `&`) is inherited through exec and would make a worker deaf
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (log_fd, 1), (log_fd, 2)):
+            os.dup2(source, target)
+        environment = {**os.environ, **job["env"]}
+        doing = f"enter the working directory {job['cwd']}"
+        os.chdir(os.path.expanduser(job["cwd"]))
+        environment["PWD"] = os.getcwd()
+        program = os.path.expanduser(job["argv"][0])
+        doing = f"run {program}"
+        os.execvpe(program, job["argv"], environment)
+    except BaseException as error:
+        reason = error.strerror if isinstance(error, OSError) else repr(error)
+        os.write(error_write, f"cannot {doing}: {reason}".encode())
+    os._exit(127)
