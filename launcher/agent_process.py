@@ -14,6 +14,8 @@ from launcher.transport import opening
 PIPE_SIZE = 1 << 20
 """Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
 READ_SIZE = 1 << 20
+LAST_WORDS = 8192
+"""Bytes of its stderr that are read when it has ended."""
 GOODBYE = 2.0
 """Seconds that an agent and its guard get to end once their work is done."""
 
@@ -21,7 +23,7 @@ GOODBYE = 2.0
 class AgentProcess:
     """Thread-safe for writing; one thread may read."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    def __init__(self, argv: Sequence[str], pipe_size: int = PIPE_SIZE) -> None:
         """Start `argv`, which runs `transport.FIRST_WORDS` and waits for its program."""
         self._writing = threading.RLock()  # a signal handler may end what it has interrupted in the middle of a write
         self._complaint = os.memfd_create("agent-stderr")
@@ -39,7 +41,7 @@ class AgentProcess:
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, pipe_size)
 
     def send_program(self) -> None:
         """Make it an agent."""
@@ -56,18 +58,30 @@ class AgentProcess:
         """What it sends next; nothing once it has closed its end."""
         return os.read(self._stdout.fileno(), READ_SIZE)
 
-    def last_words(self) -> str:
-        """What it, its Python or its transport said last on stderr, else how it ended. Waits for its end."""
-        code = self._process.wait()
-        said = os.pread(self._complaint, 4096, max(0, os.fstat(self._complaint).st_size - 4096))
-        lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return lines[-1] if lines else f"the connection closed, the agent ended with {how}"
+    def last_words(self) -> tuple[str, str]:
+        """What it, its Python or its transport said on stderr, and how it ended. Waits for its end."""
+        try:
+            code = self._process.wait(GOODBYE)
+            how = (
+                f"the connection closed, the agent ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
+            )
+        except subprocess.TimeoutExpired:
+            how = "the agent closed the connection"
+        said = os.pread(self._complaint, LAST_WORDS, max(0, os.fstat(self._complaint).st_size - LAST_WORDS))
+        return said.decode("utf-8", "replace"), how
 
-    def end(self) -> None:
-        """Close its stdin: it stops whatever still runs, and has ended when this returns. Once more does nothing."""
+    def kill(self) -> None:
+        """End it without waiting. Over ssh this ends the connection, and the agent with it as soon as it notices."""
+        self._process.kill()
+
+    def hang_up(self) -> None:
+        """Close its stdin: it stops whatever still runs, and ends."""
         with self._writing, contextlib.suppress(OSError):
             self._stdin.close()
+
+    def end(self) -> None:
+        """Hang up, and return once it has ended. Once more does nothing."""
+        self.hang_up()
         for last_resort in (self._process.terminate, self._process.kill):
             try:
                 self._process.wait(GOODBYE)

@@ -86,6 +86,16 @@ def dialled_at(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address and not address.startswith("[") else f"{address}:{port}"
 
 
+def is_loopback(address: str) -> bool:
+    """Whether an address means the machine itself, whoever dials it."""
+    import ipaddress  # only clusters of several hosts ask
+
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return address.partition(".")[0] == "localhost"
+
+
 def tf_config(spec: ClusterSpec, task: Task) -> str:
     """The value of `TF_CONFIG` for one task, as JSON.
 

@@ -4,8 +4,36 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 
+from launcher.cluster import ClusterSpec, Task, dialled_at
+from launcher.cluster_file import Host
+from launcher.free_ports import free_ports
 from launcher.plan import AttemptPlan, TaskPlan
+from launcher.reachability import LOOPBACK
+
+ANY_PORT = 0
+"""Of a host that is not asked, and whose `ports` do not say."""
+
+
+def supposed_spec(hosts: Sequence[Host]) -> ClusterSpec:
+    """Who would listen where, as far as that can be known without asking any host.
+
+    Raises:
+        HostError: this machine has not as many free ports as its tasks need.
+    """
+    alone = len(hosts) == 1
+    addresses = {host.name: host.address or (LOOPBACK if alone else host.name.rpartition("@")[2]) for host in hosts}
+    return ClusterSpec(
+        {task: dialled_at(addresses[host.name], port) for host in hosts for task, port in _ports(host).items()}
+    )
+
+
+def _ports(host: Host) -> dict[Task, int]:
+    if host.is_local:
+        return free_ports(host)
+    first = host.ports.first if host.ports else None
+    return {task: ANY_PORT if first is None else first + n for n, task in enumerate(host.tasks)}
 
 
 def as_json(plan: AttemptPlan) -> str:

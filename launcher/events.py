@@ -25,6 +25,7 @@ class HostLost(NamedTuple):
 
     host: str
     reason: str
+    remedy: str | None = None
 
 
 class PortsReserved(NamedTuple):
@@ -41,6 +42,20 @@ class ReservationFailed(NamedTuple):
     reason: str
 
 
+class PutFailed(NamedTuple):
+    """A host could not write what the launcher brought along."""
+
+    host: str
+    reason: str
+
+
+class Dialled(NamedTuple):
+    """A host's answer to a request to reach others: by id, empty or why not."""
+
+    host: str
+    results: Mapping[str, str]
+
+
 class TaskStarted(NamedTuple):
     """A worker's process runs."""
 
@@ -55,6 +70,13 @@ class TaskStartFailed(NamedTuple):
     host: str
     task: Task
     reason: str
+
+
+class TaskListening(NamedTuple):
+    """A worker's TensorFlow server listens at its port for the first time."""
+
+    host: str
+    task: Task
 
 
 class TaskExited(NamedTuple):
@@ -131,8 +153,11 @@ Event = (
     | HostLost
     | PortsReserved
     | ReservationFailed
+    | PutFailed
+    | Dialled
     | TaskStarted
     | TaskStartFailed
+    | TaskListening
     | TaskExited
     | LogChunk
     | LogEnded

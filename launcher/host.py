@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from launcher import events
+from launcher.access import Access
 from launcher.agent.framing import GREETING, Decoder, encode
 from launcher.agent_process import GOODBYE, AgentProcess
 from launcher.cluster import Task
+from launcher.ssh_complaint import Complaint
 
 if TYPE_CHECKING:
     from launcher.plan import TaskPlan  # not needed before the agents are started
 
+NO_SSH = "install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
 Inbox = SimpleQueue[events.Event]
 
 BEATS_PER_LEASE = 5
+TRIES = 6
+"""How often a connection is tried that an overloaded sshd dropped; its default drops 3 of 10 and more at a time."""
+PAUSE = 0.25
+"""Seconds before the second try; it doubles with each, and is spread so that many do not come back at once."""
 
 
 def receive(inbox: Inbox, timeout: float) -> events.Event | None:
@@ -29,31 +38,57 @@ def receive(inbox: Inbox, timeout: float) -> events.Event | None:
 
 
 class HostConnection:
-    """One agent, from its start to its end. Thread-safe for sending."""
+    """One agent, from its start to its end. Thread-safe for sending.
 
-    def __init__(self, name: str, tasks: Iterable[Task], process: AgentProcess, inbox: Inbox) -> None:
+    Frames may be sent at once: they are kept until the agent has greeted, and sent anew with every try to connect.
+    """
+
+    def __init__(
+        self, name: str, tasks: Iterable[Task], access: Access, inbox: Inbox, gate: threading.Semaphore
+    ) -> None:
+        """Begin to connect. `gate`: how many hosts connect at a time."""
         self.name = name
         self._inbox = inbox
         self._tasks = {task.slug: task for task in tasks}
-        self._process = process
-        self._closing = False
+        self._access = access
+        self._gate = gate
+        self._lock = threading.RLock()
+        self._process: AgentProcess | None = None
+        self._early: list[bytes] | None = []
+        """What was sent before the agent greeted; None: it has."""
+        self._ended = threading.Event()
+        """Nothing of this agent is told any more: it is closing, or was lost."""
+        self._heard_at = time.monotonic()
         self._reader = threading.Thread(target=self._read, name=f"agent of {name}", daemon=True)
         self._reader.start()
 
     # ---- to the agent
-    def hello(self, lease: float) -> None:
-        """Open the conversation; the answer is `HostReady`."""
-        self._send({"do": "hello", "lease": lease})
+    def hello(self, lease: float, variables: Sequence[str]) -> None:
+        """Open the conversation; the answer is `HostReady`, with the values of these environment variables."""
+        self._send({"do": "hello", "lease": lease, "variables": list(variables)})
 
     def beat(self) -> None:
-        """Renew the lease."""
+        """Renew the lease; the agent answers."""
         self._send({"do": "beat"})
 
-    def reserve(self, tasks: Iterable[Task], first: int, last: int) -> None:
-        """Ask for a port a task from `first` to `last` (both 0: any). Answer: `PortsReserved`, `ReservationFailed`."""
-        self._send({"do": "reserve", "names": [task.slug for task in tasks], "first": first, "last": last})
+    def put(self, root: str, files: Mapping[str, bytes]) -> None:
+        """Write small files below `root` on the host. Answer, only if that fails: `PutFailed`."""
+        sizes = [[path, len(data)] for path, data in files.items()]
+        self._send({"do": "put", "root": root, "files": sizes}, b"".join(files.values()))
 
-    def start(self, plans: Iterable[TaskPlan]) -> None:
+    def reserve(self, tasks: Iterable[Task], first: int, last: int, word: str) -> None:
+        """Ask for a port a task from `first` to `last` (both 0: any), which answers with `word` (if any) when dialled.
+
+        Answer: `PortsReserved` or `ReservationFailed`.
+        """
+        names = [task.slug for task in tasks]
+        self._send({"do": "reserve", "names": names, "first": first, "last": last, "word": word})
+
+    def dial(self, targets: Sequence[Mapping[str, Any]], seconds: float) -> None:
+        """Try to reach ports (`id`, `address`, `port`, `word` each). Answer: `Dialled`."""
+        self._send({"do": "dial", "targets": list(targets), "seconds": seconds})
+
+    def start(self, plans: Iterable[TaskPlan], hold: bool) -> None:
         """Start workers; each answers `TaskStarted` or `TaskStartFailed`, later `TaskExited`."""
         jobs = [
             {
@@ -61,12 +96,13 @@ class HostConnection:
                 "argv": plan.argv,
                 "env": dict(plan.env),
                 "cwd": plan.workdir,
+                "port": plan.port,
                 "log": plan.log,
                 "progress": plan.progress,
             }
             for plan in plans
         ]
-        self._send({"do": "start", "jobs": jobs})
+        self._send({"do": "start", "jobs": jobs, "hold": hold})
 
     def stop(self, signal: int, grace: float) -> None:
         """Signal everything the run started on the host (0: nothing); SIGKILL follows after `grace` seconds."""
@@ -76,54 +112,133 @@ class HostConnection:
         """Tell that `count` more bytes of a task's log are dealt with, so that as many more may come."""
         self._send({"do": "acknowledge", "task": task.slug, "count": count})
 
-    def _send(self, head: dict[str, Any]) -> None:
-        self._process.write(encode(head))
+    def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
+        frame = encode(head, body)
+        with self._lock:
+            if self._early is not None:
+                self._early.append(frame)
+            if self._process is not None:
+                self._process.write(frame)
 
     # ---- from the agent
+    @property
+    def lost(self) -> bool:
+        """Nothing more will come from this agent."""
+        return self._ended.is_set()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the agent was heard last; 0 before it has greeted: ssh has a limit of its own for that."""
+        return time.monotonic() - self._heard_at if self._early is None and not self._ended.is_set() else 0.0
+
+    def give_up(self, reason: str) -> None:
+        """Whatever may still come is too late: `HostLost` at once, without waiting for anything to end."""
+        self._lose(Complaint(reason))
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+
+    def _lose(self, complaint: Complaint) -> None:
+        with self._lock:
+            if not self._ended.is_set():
+                self._ended.set()
+                self._inbox.put(events.HostLost(self.name, complaint.reason, complaint.remedy))
+
     def _read(self) -> None:
-        reason = ""
-        try:
-            for head, body in self._frames():
-                self._inbox.put(self._event(head, body))
-        except (OSError, ValueError, KeyError) as error:
-            reason = f"the agent sent something unreadable: {error!r}"
-        if not self._closing:
-            self._inbox.put(events.HostLost(self.name, reason or self._process.last_words()))
+        complaint = Complaint("")
+        for attempt in range(TRIES):
+            try:
+                rest = self._connect()
+                if rest is not None:
+                    self._listen(rest)
+                complaint = self._complaint()
+            except FileNotFoundError as error:
+                complaint = Complaint(f"`{error.filename}` is not installed on this machine", NO_SSH)
+            except (OSError, ValueError, KeyError) as error:
+                complaint = Complaint(f"the agent sent something unreadable: {error!r}")
+            if self._early is None or not complaint.passing or self._ended.is_set():
+                break
+            self._ended.wait(PAUSE * 2**attempt * random.uniform(0.5, 1.5))
+        self._lose(complaint)
 
-    def _frames(self) -> Iterator[tuple[dict[str, Any], bytes]]:
+    def _connect(self) -> bytes | None:
+        """Start an agent and let it read what was sent so far; what came behind its greeting, None if none came."""
+        with self._gate:
+            process = self._access.start()
+            with self._lock:
+                before, self._process = self._process, process
+                if self._ended.is_set():
+                    process.kill()
+                for frame in self._early or ():
+                    process.write(frame)
+            if before is not None:
+                before.close()
+            return self._greeting(process)
+
+    def _greeting(self, process: AgentProcess) -> bytes | None:
+        """Pass over what a login shell printed."""
+        said = b""
+        while data := process.read():
+            said += data
+            _, greeting, rest = said.partition(GREETING)
+            if greeting:
+                self._heard_at = time.monotonic()
+                with self._lock:
+                    self._early = None
+                return rest
+        return None
+
+    def _listen(self, data: bytes) -> None:
+        assert self._process is not None
         decoder = Decoder()
-        before = b""
-        greeted = False
-        while data := self._process.read():
-            if not greeted:
-                before += data
-                _, greeting, data = before.partition(GREETING)
-                greeted = bool(greeting)
-                if not greeted:
-                    continue
-            yield from decoder.feed(data)
+        while True:
+            for head, body in decoder.feed(data):
+                event = self._event(head, body)
+                if event is not None:
+                    self._inbox.put(event)
+            data = self._process.read()
+            if not data:
+                return
+            self._heard_at = time.monotonic()
 
-    def _event(self, head: dict[str, Any], body: bytes) -> events.Event:
+    def _complaint(self) -> Complaint:
+        assert self._process is not None
+        return self._access.explained(*self._process.last_words())
+
+    def _event(self, head: dict[str, Any], body: bytes) -> events.Event | None:
         kind = head.pop("event")
         if kind == "log":
             return events.LogChunk(self.name, self._tasks[head["task"]], head["offset"], body)
+        if kind == "alive":
+            return None
+        if "task" in head:
+            return self._task_event(kind, self._tasks[head["task"]], head, body)
+        return self._host_event(kind, head)
+
+    def _host_event(self, kind: str, head: dict[str, Any]) -> events.Event:
         if kind == "ready":
             return events.HostReady(self.name, head)
         if kind == "reserved":
             return events.PortsReserved(self.name, {self._tasks[name]: port for name, port in head["ports"].items()})
         if kind == "reservation_failed":
             return events.ReservationFailed(self.name, head["reason"])
+        if kind == "put_failed":
+            return events.PutFailed(self.name, head["reason"])
+        if kind == "dialled":
+            return events.Dialled(self.name, head["results"])
         if kind == "empty":
             return events.HostEmpty(self.name)
         if kind == "survivors":
             return events.ProcessesSurvived(self.name, tuple(head["pids"]))
-        return self._task_event(kind, self._tasks[head["task"]], head, body)
+        raise ValueError(f"unknown event {kind!r}")
 
     def _task_event(self, kind: str, task: Task, head: dict[str, Any], body: bytes) -> events.Event:
         if kind == "started":
             return events.TaskStarted(self.name, task, head["pid"])
         if kind == "start_failed":
             return events.TaskStartFailed(self.name, task, head["reason"])
+        if kind == "listening":
+            return events.TaskListening(self.name, task)
         if kind == "exited":
             return events.TaskExited(self.name, task, head["code"], head["signal"], head["out_of_memory"], body)
         if kind == "log_ended":
@@ -132,9 +247,18 @@ class HostConnection:
             return events.ProgressMade(self.name, task, body)
         raise ValueError(f"unknown event {kind!r}")
 
+    def begin_to_close(self) -> None:
+        """Tell the agent to end; `close` waits for it. Hosts that end together take no longer than one."""
+        with self._lock:
+            self._ended.set()
+            if self._process is not None:
+                self._process.hang_up()
+
     def close(self) -> None:
         """End the agent: it stops whatever still runs, and is gone when this returns."""
-        self._closing = True
-        self._process.end()
+        self.begin_to_close()
+        if self._process is not None:
+            self._process.end()
         self._reader.join(GOODBYE)  # a frozen agent still holds the other end
-        self._process.close()
+        if self._process is not None:
+            self._process.close()

@@ -1,25 +1,35 @@
-"""All agents of a run at once: connect, reserve, start, stop, close."""
+"""All agents of a run at once: connect, prepare, start, stop, close."""
 
 from __future__ import annotations
 
+import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from launcher import events
+from launcher.access import access
 from launcher.agent_process import AgentProcess
 from launcher.cluster import ClusterSpec, Task, dialled_at
-from launcher.cluster_file import LOCALHOST, Host
+from launcher.cluster_file import Host
 from launcher.errors import HostError
-from launcher.free_ports import free_ports
 from launcher.host import BEATS_PER_LEASE, HostConnection, Inbox, receive
-from launcher.transport import agent_argv
+from launcher.host_facts import VARIABLES, HostFacts, same_machines
+from launcher.reachability import LOOPBACK, Proof
 
 if TYPE_CHECKING:
     from launcher.plan import AttemptPlan  # not needed before the agents are started
 
-LOOPBACK = "127.0.0.1"
+CONNECTING_AT_ONCE = 32
+"""ssh connections that are being made at a time; a jump host that all of them pass takes few more."""
+SETTLE = 0.5
+"""Seconds between the first host that fails and the end of the start: others fail as well, and one report tells all."""
+DIAL_SECONDS = 3.0
+"""How long hosts try to reach each other's ports. A lost packet is sent again after one second."""
+
+Observer = Callable[[events.Event], None]
 
 
 class StopRequestedError(Exception):
@@ -38,11 +48,16 @@ class Hosts:
         self._inbox = inbox
         self._lease = lease
         self._hosts = tuple(hosts)
-        self._connections = {
-            host.name: HostConnection(host.name, host.tasks, _process(host.name, early), inbox) for host in self._hosts
-        }
-        for connection in self._connections.values():
-            connection.hello(lease)
+        self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
+        self._brought: dict[str, tuple[str, Mapping[str, bytes]]] = {}
+        self._answers = _Answers()
+        self._connections = {host.name: self._connect(host, early) for host in self._hosts}
+
+    def _connect(self, host: Host, early: AgentProcess | None = None) -> HostConnection:
+        way = access(host, self._lease, early if host.is_local else None)
+        connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate)
+        connection.hello(self._lease, VARIABLES)
+        return connection
 
     def __enter__(self) -> Self:
         return self
@@ -51,52 +66,91 @@ class Hosts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for connection in self._connections.values():
+            connection.begin_to_close()
+        for connection in self._connections.values():
             connection.close()
 
-    def reserve(self, timeout: float, observe: Callable[[events.Event], None]) -> ClusterSpec:
-        """A port for every task, as a cluster spec; held on its host for the run unless the file says otherwise.
+    @property
+    def facts(self) -> Mapping[str, HostFacts]:
+        """What each host told of itself, once it is prepared."""
+        return self._answers.facts
+
+    def bring(self, host: str, root: str, files: Mapping[str, bytes]) -> None:
+        """Write small files below `root` on a host, before anything is started there."""
+        self._brought[host] = (root, files)
+        self._connections[host].put(root, files)
+
+    def prepare(self, timeout: float, observe: Observer) -> ClusterSpec:
+        """Every task gets a port, at an address which all other hosts have reached. A host that was lost is tried anew.
 
         Raises:
-            HostError: a host did not answer within `timeout` seconds, or has no port to give.
+            HostError: within `timeout` seconds a host did not answer, has no port to give, or cannot be reached.
             StopRequestedError: a signal came first.
         """
-        holding = [host for host in self._hosts if host.hold_ports]
-        for host in holding:
+        until = time.monotonic() + timeout
+        self._renew_lost()
+        word = secrets.token_hex(8)
+        self._answers.ports.clear()
+        for host in self._hosts:
             first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
-            self._connections[host.name].reserve(host.tasks, first, last)
-        held = self._reservations({host.name for host in holding}, time.monotonic() + timeout, observe)
-        return cluster_spec(
-            self._hosts, {**held, **{host.name: free_ports(host) for host in self._hosts if not host.hold_ports}}
-        )
+            greeting = f"{word} {host.name}" if len(self._hosts) > 1 else ""
+            self._connections[host.name].reserve(host.tasks, first, last, greeting)
+        self._await(lambda: self._answers.reserved(self._hosts), until, observe)
+        addresses = self._proven_addresses(word, until, observe)
+        return cluster_spec(self._hosts, self._answers.ports, addresses)
 
-    def _reservations(
-        self, waiting: set[str], until: float, observe: Callable[[events.Event], None]
-    ) -> Mapping[str, Mapping[Task, int]]:
-        ports: dict[str, Mapping[Task, int]] = {}
-        while waiting - ports.keys():
+    def _renew_lost(self) -> None:
+        for host in self._hosts:
+            if self._connections[host.name].lost:
+                self._connections[host.name].close()
+                self._answers.forget(host.name)
+                self._connections[host.name] = self._connect(host)
+                if host.name in self._brought:
+                    self._connections[host.name].put(*self._brought[host.name])
+
+    def _proven_addresses(self, word: str, until: float, observe: Observer) -> Mapping[str, str]:
+        if len(self._hosts) == 1:
+            return {host.name: host.address or LOOPBACK for host in self._hosts}
+        for one, other in same_machines(self._answers.facts):
+            raise HostError(f"{one} and {other} are the same machine: list it once, with all of its workers")
+        proof = Proof(self._hosts, self._answers.facts, self._answers.ports, word)
+        while targets := proof.targets():
+            self._answers.dialled.clear()
+            for name, asked in targets.items():
+                self._connections[name].dial(asked, DIAL_SECONDS)
+            self._await(lambda asked=targets: asked.keys() <= self._answers.dialled.keys(), until, observe)  # type: ignore[misc]
+            proof.take(self._answers.dialled)
+        if proof.failures:
+            raise HostError("\n".join(proof.failures))
+        return proof.addresses
+
+    def _await(self, done: Callable[[], bool], until: float, observe: Observer) -> None:
+        failing_until = until
+        while not done() and time.monotonic() < failing_until:
             self.beat()
-            event = receive(self._inbox, min(until - time.monotonic(), self._lease / BEATS_PER_LEASE))
-            if event is not None:
-                observe(event)
-            match event:
-                case None if time.monotonic() >= until:
-                    silent = ", ".join(sorted(waiting - ports.keys()))
-                    raise HostError(f"{silent}: no answer in time (timeouts.start)")
-                case events.PortsReserved():
-                    ports[event.host] = event.ports
-                case events.ReservationFailed():
-                    raise HostError(f"{event.host}: no ports for its workers: {event.reason}; change `ports`")
-                case events.HostLost():
-                    raise HostError(f"{event.host}: the agent could not be started: {event.reason}")
-                case events.Interrupted():
-                    raise StopRequestedError(event.signal)
-        return ports
+            event = receive(self._inbox, min(failing_until - time.monotonic(), self._lease / BEATS_PER_LEASE))
+            if event is None:
+                continue
+            observe(event)
+            if isinstance(event, events.Interrupted):
+                raise StopRequestedError(event.signal)
+            self._answers.take(event)
+            if self._answers.failures:
+                failing_until = min(failing_until, time.monotonic() + SETTLE)
+                if self._answers.complete(self._hosts):
+                    break
+        if self._answers.failures:
+            failures, self._answers.failures = self._answers.failures, {}
+            raise HostError("\n".join(failures.values()))
+        if not done():
+            silent = ", ".join(self._answers.missing(self._hosts)) or "a host"
+            raise HostError(f"{silent}: no answer in time (timeouts.start)")
 
     # ---- what the supervisor asks of them
     def start(self, plan: AttemptPlan) -> None:
         """Start every task of the plan on its host."""
-        for name, connection in self._connections.items():
-            connection.start(plan.on(name))
+        for host in self._hosts:
+            self._connections[host.name].start(plan.on(host.name), host.hold_ports)
 
     def stop(self, signal: int, grace: float) -> None:
         """Signal everything that the run started, everywhere; SIGKILL follows after `grace` seconds."""
@@ -104,8 +158,11 @@ class Hosts:
             connection.stop(signal, grace)
 
     def beat(self) -> None:
-        """Renew every agent's lease."""
+        """Renew every agent's lease, and give up on those that have been silent for as long as that."""
         for connection in self._connections.values():
+            if connection.silence > self._lease:
+                silence = f"no sign of life for {self._lease:g} s (timeouts.lease)"
+                connection.give_up(f"{silence}: the host is down or frozen, or the link is cut")
             connection.beat()
 
     def acknowledge(self, host: str, task: Task, count: int) -> None:
@@ -113,21 +170,48 @@ class Hosts:
         self._connections[host].acknowledge(task, count)
 
 
-def cluster_spec(hosts: Iterable[Host], ports: Mapping[str, Mapping[Task, int]]) -> ClusterSpec:
-    """Who listens where, from each host's ports."""
+class _Answers:
+    """What the hosts have answered so far."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, HostFacts] = {}
+        self.ports: dict[str, Mapping[Task, int]] = {}
+        self.dialled: dict[str, Mapping[str, str]] = {}
+        self.failures: dict[str, str] = {}
+
+    def take(self, event: events.Event) -> None:
+        match event:
+            case events.HostReady(host, told):
+                self.facts[host] = HostFacts.of(told, time.time())
+            case events.PortsReserved(host, ports):
+                self.ports[host] = ports
+            case events.Dialled(host, results):
+                self.dialled[host] = results
+            case events.ReservationFailed(host, reason):
+                self.failures[host] = f"{host}: no ports for its workers: {reason}; change `ports`"
+            case events.PutFailed(host, reason):
+                self.failures[host] = f"{host}: {reason}; make room there, or name another `run_dir` for it"
+            case events.HostLost(host, reason, remedy):
+                self.failures[host] = f"{host}: {reason}" + (f"\n  {remedy}" if remedy else "")
+
+    def forget(self, host: str) -> None:
+        for answers in (self.facts, self.ports, self.dialled, self.failures):
+            answers.pop(host, None)
+
+    def missing(self, hosts: Iterable[Host]) -> list[str]:
+        return [host.name for host in hosts if not (host.name in self.facts and host.name in self.ports)]
+
+    def reserved(self, hosts: Iterable[Host]) -> bool:
+        return not self.failures and not self.missing(hosts)
+
+    def complete(self, hosts: Iterable[Host]) -> bool:
+        return all(name in self.failures for name in self.missing(hosts))
+
+
+def cluster_spec(
+    hosts: Iterable[Host], ports: Mapping[str, Mapping[Task, int]], addresses: Mapping[str, str]
+) -> ClusterSpec:
+    """Who listens where, from each host's ports and address."""
     return ClusterSpec(
-        {task: dialled_at(_address(host), port) for host in hosts for task, port in ports[host.name].items()}
+        {task: dialled_at(addresses[host.name], port) for host in hosts for task, port in ports[host.name].items()}
     )
-
-
-def _process(host: str, early: AgentProcess | None) -> AgentProcess:
-    if early is not None and host == LOCALHOST:
-        return early
-    process = AgentProcess(agent_argv(host))
-    process.send_program()
-    return process
-
-
-def _address(host: Host) -> str:
-    """What the other workers dial."""
-    return host.address or (LOOPBACK if host.name == LOCALHOST else host.name.rpartition("@")[2])

@@ -40,6 +40,8 @@ class HostContext:
     environment: Mapping[str, str]
     """The environment that workers inherit."""
     keras_fix: KerasFix | None
+    program: str | None = None
+    """A directory behind all others on `PYTHONPATH`: the training program that we brought along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,11 @@ class TaskPlan:
     """The file on the host that takes the worker's stdout and stderr."""
     progress: str
     """The file on the host that the worker may report its steps in, one JSON object a line."""
+
+    @property
+    def port(self) -> int:
+        """Where the worker listens."""
+        return int(self.address.rpartition(":")[2])
 
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
@@ -123,7 +130,7 @@ def _plan_task(
         **_no_proxy(spec, {**context.environment, **host.env}),
         "PYTHONUNBUFFERED": "1",
         **host.env,
-        **_keras_fix(host, context),
+        **_python_path(host, context),
         "TF_CONFIG": tf_config(spec, task),
         "TF_GRPC_REUSE_PORT": "true",
         "LAUNCH_RUN_ID": run_id,
@@ -190,10 +197,11 @@ def _no_proxy(spec: ClusterSpec, environment: Mapping[str, str]) -> dict[str, st
     return {"no_grpc_proxy": ",".join([*filter(None, spared.split(",")), *hosts])}
 
 
-def _keras_fix(host: Host, context: HostContext) -> dict[str, str]:
+def _python_path(host: Host, context: HostContext) -> dict[str, str]:
+    """The Keras fix comes before the user's own modules, the training program after them."""
     fix = context.keras_fix
-    if fix is None:
+    if fix is None and context.program is None:
         return {}
     inherited = host.env.get("PYTHONPATH", context.environment.get("PYTHONPATH", ""))
-    path = ":".join(filter(None, [fix.bootstrap, inherited]))
-    return {"PYTHONPATH": path, "LAUNCH_KERAS_FIX": fix.module}
+    path = ":".join(filter(None, [fix.bootstrap if fix else None, inherited, context.program]))
+    return {"PYTHONPATH": path, **({"LAUNCH_KERAS_FIX": fix.module} if fix else {})}

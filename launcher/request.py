@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from launcher.cluster_file import LOCALHOST, ClusterFile, local_cluster, read_cluster_file
+from launcher.cluster_file import ClusterFile, local_cluster, read_cluster_file
 from launcher.errors import UsageError
 
 
@@ -38,11 +38,6 @@ def requested_cluster(request: Request) -> ClusterFile:
     """
     _refuse_reserved(request.env or {})
     file = read_cluster_file(request.cluster) if request.cluster else local_cluster(request.workers or 1)
-    remote = [host.name for host in file.hosts if host.name != LOCALHOST]
-    if remote:
-        raise UsageError(
-            f"host {remote[0]}: hosts other than `{LOCALHOST}` cannot be used yet; they come with the ssh transport"
-        )
     hosts = tuple(replace(host, env={**host.env, **(request.env or {})}) for host in file.hosts)
     restart = file.restart
     if request.max_restarts is not None:

@@ -16,7 +16,7 @@ from launcher.agent_process import AgentProcess
 from launcher.cluster_file import ClusterFile
 from launcher.errors import EXIT_DONE
 from launcher.host import Inbox
-from launcher.hosts import Hosts, cluster_spec
+from launcher.hosts import Hosts
 from launcher.request import Request, requested_cluster
 
 if TYPE_CHECKING:
@@ -46,14 +46,13 @@ def run(request: Request, early: AgentProcess | None = None) -> int:
 def planned(file: ClusterFile, request: Request) -> str:
     """What `--dry-run` prints: the first attempt, with ports that are free now (a real run holds ports of its own)."""
     from launcher import dry_run
-    from launcher.free_ports import free_ports
-    from launcher.local_host import local_contexts
+    from launcher.host_contexts import host_contexts
     from launcher.plan import plan_attempt
     from launcher.run_directory import RunDirectory
 
-    spec = cluster_spec(file.hosts, {host.name: free_ports(host) for host in file.hosts})
+    spec = dry_run.supposed_spec(file.hosts)
     name = RunDirectory.name_for(file.name, datetime.now())
-    contexts = local_contexts(file, request.run_dir.absolute() / name, not request.no_keras_fix)
+    contexts = host_contexts(file, request.run_dir.absolute() / name, {}, fix_keras=not request.no_keras_fix)
     plan = plan_attempt(file, spec, contexts, name, attempt=0)
     return dry_run.as_json(plan) + "\n" if request.as_json else dry_run.as_text(plan, color=sys.stdout.isatty())
 

@@ -24,14 +24,15 @@ from launcher.failure import Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
+from launcher.host_contexts import brings_training, host_contexts, remote_run_dir, support_files
 from launcher.hosts import Hosts, StopRequestedError
-from launcher.local_host import local_contexts
 from launcher.plan import AttemptPlan, plan_attempt
 from launcher.redaction import redacted_yaml
 from launcher.request import Request
 from launcher.run_directory import RunDirectory, find
 from launcher.run_directory.chief_files import kept, newest_step
 from launcher.run_directory.event_log import EventLog
+from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import Launcher, RunState
 from launcher.run_directory.whole_files import shown
 from launcher.supervisor import AttemptResult, supervise
@@ -92,10 +93,10 @@ class Session:
             no_color=request.no_color,
             stdout=STDERR if request.as_json else STDOUT,
         )
-        self._contexts = local_contexts(file, self._directory.path, not request.no_keras_fix)
         self._event_log = EventLog(self._directory.events_file, lambda text: self._console.say(text, error=True))
         self._logs: dict[Task, str] = {}
         self._unwritten: AttemptPlan | None = None
+        self._remote_logs = RemoteLogs(lambda text: self._console.say(text, error=True))
 
     def _acknowledge(self, task: Task, count: int) -> None:
         self._hosts.acknowledge(self._hosts_of[task], task, count)
@@ -105,12 +106,23 @@ class Session:
         result = RunResult(EXIT_HOST, self._directory.path, 0)
         try:
             self._directory.make_chief()
+            self._bring_support()
             result = self._attempts()
         except StopRequestedError as stopped:
             result = replace(result, exit_code=128 + stopped.signal)
         finally:
             self._finish(result)
         return result
+
+    def _bring_support(self) -> None:
+        """Hosts behind ssh get what their workers need of ours."""
+        remote = [host for host in self._file.hosts if not host.is_local]
+        if remote:
+            files = support_files(
+                fix_keras=not self._request.no_keras_fix, training=brings_training(self._file.command)
+            )
+            for host in remote:
+                self._hosts.bring(host.name, remote_run_dir(host, self._directory.path), files)
 
     def _attempts(self) -> RunResult:
         policy = RestartPolicy(self._file.restart.max_restarts, self._file.restart.backoff)
@@ -132,11 +144,15 @@ class Session:
         raise AssertionError("unreachable")
 
     def _attempt(self, attempt: int) -> AttemptResult:
-        spec = self._hosts.reserve(self._file.timeouts.start, self._observe)
-        plan = plan_attempt(self._file, spec, self._contexts, self._directory.path.name, attempt)
-        self._logs = {each.task: relative(each.log) for each in plan.tasks}
+        spec = self._hosts.prepare(self._file.timeouts.start, self._observe)
+        fix_keras = not self._request.no_keras_fix
+        contexts = host_contexts(self._file, self._directory.path, self._hosts.facts, fix_keras=fix_keras)
+        plan = plan_attempt(self._file, spec, contexts, self._directory.path.name, attempt)
+        self._logs = {each.task: relative(self._directory.log(attempt, each.task)) for each in plan.tasks}
         self._unwritten = plan
         self._directory.make_attempt(attempt)
+        remote = [host for host in self._file.hosts if not host.is_local]
+        self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
         self._console.begin(self._logs)
         return supervise(plan, self._file.timeouts, self._hosts, self._inbox, self._observe, self._console.say)
 
@@ -163,6 +179,7 @@ class Session:
     def _observe(self, event: events.Event) -> None:
         match event:
             case events.LogChunk():
+                self._remote_logs.write(event.task, event.offset, event.data)
                 self._console.write(event.task, event.data)
                 return
             case events.LogEnded():
@@ -223,6 +240,7 @@ class Session:
         with self._complaining():
             self._write_state("stopped" if result.exit_code > 128 else "failed" if result.exit_code else "done", result)
         self._event_log.close()
+        self._remote_logs.close()
         self._console.close(timeout=LAST_WORDS)
         if self._request.as_json:
             print(json.dumps(result.as_record()))

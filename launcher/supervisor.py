@@ -84,6 +84,10 @@ class Gang:
         self._interrupted: int | None = None
         self._stopping = False
         self._start_until = now + timeouts.start
+        self._silent = {task for task in self._hosts if task.type != "evaluator"}
+        """Tasks of the cluster whose server has not been up so far; an evaluator is a cluster of its own."""
+        self._listen_until: float | None = None
+        """None: no server is up, so nobody waits for another one. The program may well be none of TensorFlow's."""
         self._stop_at: float | None = None
         self._stalled_at: float | None = None
         self._abandoned = False
@@ -98,7 +102,12 @@ class Gang:
     @property
     def deadline(self) -> float | None:
         """When `step` wants to be called at the latest, event or not."""
-        running = [self._stop_at, self._stalled_at, self._start_until if self._unstarted else None]
+        running = [
+            self._stop_at,
+            self._stalled_at,
+            self._start_until if self._unstarted else None,
+            self._listen_until if self._silent else None,
+        ]
         due = [self._give_up_at if self._occupied else None] if self._stopping else running
         return min((at for at in due if at is not None), default=None)
 
@@ -117,10 +126,8 @@ class Gang:
             yield action
 
     def _reactions(self, event: events.Event | None, now: float) -> Iterator[Action]:
+        self._note(event, now)
         match event:
-            case events.TaskStarted():
-                self._unstarted.discard(event.task)
-                self._open_logs.add(event.task)
             case events.TaskExited():
                 yield from self._exited(event, now)
             case events.TaskStartFailed():
@@ -130,17 +137,26 @@ class Gang:
                 yield from self._stop_failed(f"{event.task} could not be started: {event.reason}")
             case events.HostLost():
                 yield from self._lost(event)
-            case events.HostEmpty():
-                self._occupied.discard(event.host)
-            case events.LogEnded():
-                self._open_logs.discard(event.task)
-            case events.ProgressMade():
-                self._stalled_at = now + self._timeouts.stall if self._timeouts.stall else None
             case events.ProcessesSurvived():
                 yield Say(f"{event.host}: these processes could not be killed: {', '.join(map(str, event.pids))}")
             case events.Interrupted():
                 yield from self._interrupt(event.signal)
         yield from self._pass_time(now)
+
+    def _note(self, event: events.Event | None, now: float) -> None:
+        match event:
+            case events.TaskStarted():
+                self._unstarted.discard(event.task)
+                self._open_logs.add(event.task)
+            case events.TaskListening():
+                self._silent.discard(event.task)
+                self._listen_until = self._listen_until or now + self._timeouts.start
+            case events.ProgressMade():
+                self._stalled_at = now + self._timeouts.stall if self._timeouts.stall else None
+            case events.LogEnded():
+                self._open_logs.discard(event.task)
+            case events.HostEmpty():
+                self._occupied.discard(event.host)
 
     def _exited(self, event: events.TaskExited, now: float) -> Iterator[Action]:
         ending = Ending(event, self._stopping)
@@ -204,6 +220,9 @@ class Gang:
             yield from self._stop_failed(None)
         elif self._unstarted and now >= self._start_until:
             yield from self._out_of_time("start", "had not started", min(self._unstarted), self._timeouts.start)
+        elif self._silent and self._listen_until is not None and now >= self._listen_until:
+            task = min(self._silent)
+            yield from self._out_of_time("listen", "was waited for by the others in vain", task, self._timeouts.start)
         elif self._stalled_at is not None and now >= self._stalled_at:
             yield from self._out_of_time("stall", "made no progress", chief_of(self._hosts), self._timeouts.stall or 0)
 
@@ -215,7 +234,8 @@ class Gang:
     def _out_of_time(self, key: str, what: str, task: Task, limit: float) -> Iterator[Action]:
         event = events.TimedOut(self._hosts[task], task, key, limit)
         self._endings.append(Ending(event, stopped=False))
-        yield from self._stop_failed(f"{task} {what} within timeouts.{key} ({limit:g} s)")
+        name = "stall" if key == "stall" else "start"
+        yield from self._stop_failed(f"{task} {what} within timeouts.{name} ({limit:g} s)")
 
     def _stop_failed(self, reason: str | None) -> Iterator[Action]:
         if not self._stopping:

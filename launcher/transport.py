@@ -14,7 +14,10 @@ from importlib.util import MAGIC_NUMBER, find_spec
 
 Transport = Callable[[str, Sequence[str]], list[str]]
 
-AGENT_MODULES = tuple(f"launcher.agent.{name}" for name in ("framing", "processes", "ports", "workers", "loop", "pair"))
+AGENT_MODULES = tuple(
+    f"launcher.agent.{name}"
+    for name in ("framing", "processes", "facts", "ports", "reach", "support", "workers", "loop", "pair")
+)
 """In the order in which they are needed; `main` of the last one runs the agent."""
 
 BOOT = b"""\

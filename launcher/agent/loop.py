@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 import time
 
+from launcher.agent.facts import facts
 from launcher.agent.framing import Decoder, encode
-from launcher.agent.ports import hold_ports
+from launcher.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.agent.processes import KILL_AGAIN, UNKILLABLE, out_of_memory_kills, reap, send_signal, signal_descendants
+from launcher.agent.reach import Answering, Dialling
+from launcher.agent.support import write_files
 from launcher.agent.workers import StartError, Worker, start_worker
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -22,6 +24,8 @@ BACKLOG = 1 << 20
 
 BUSY_POLL, IDLE_POLL = 0.01, 0.1
 """Seconds between looks at the logs: just after something came, and at rest."""
+LISTENER_LOOK = 0.25
+"""Seconds between two looks whether a worker's server is up. Nothing waits for the answer, so none is in a hurry."""
 ORPHAN_GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL when the launcher is gone: nobody will collect what a worker could still save."""
 
@@ -33,6 +37,9 @@ class Agent:
         self.guard_gone: int | None = guard_gone
         self.workers: dict[str, Worker] = {}
         self.held: dict[str, socket.socket] = {}
+        self.answering: Answering | None = None
+        self.dialling: Dialling | None = None
+        self.look_for_listeners_at = 0.0
         self.outgoing: list[bytes] = []
         self.outgoing_bytes = 0
         self.connected = True
@@ -94,37 +101,61 @@ class Agent:
         if not data:
             self.abandon("the launcher has gone")
         self.lease_until = time.monotonic() + self.lease
-        for head, _ in self.decoder.feed(data):
-            getattr(self, "do_" + head.pop("do"))(**head)
+        for head, body in self.decoder.feed(data):
+            getattr(self, "do_" + head.pop("do"))(**head, **({"body": body} if body else {}))
 
-    def do_hello(self, lease: float) -> None:
+    def do_hello(self, lease: float, variables: list[str]) -> None:
         """The launcher's first word."""
         self.lease = lease
         self.lease_until = time.monotonic() + lease
-        facts: dict[str, Any] = {
-            "python": ".".join(map(str, sys.version_info[:3])),
-            "hostname": os.uname().nodename,
-            "pid": os.getpid(),
-            "guard": os.getppid(),
-            "cpus": len(os.sched_getaffinity(0)),
-        }
-        self.tell("ready", **facts)
+        self.tell("ready", **facts(variables))
 
     def do_beat(self) -> None:
-        """The launcher lives; reading this has renewed the lease."""
+        """The launcher lives; reading this has renewed the lease. The answer tells it that this agent does."""
+        self.tell("alive")
 
-    def do_reserve(self, names: list[str], first: int, last: int) -> None:
-        """Hold one port a task; those of an earlier attempt are held still, and serve again."""
+    def do_put(self, root: str, files: list[list[object]], body: bytes = b"") -> None:
+        """Write files that workers will need."""
+        try:
+            write_files(root, files, body)
+        except OSError as error:
+            self.tell("put_failed", reason=f"{error.filename or root}: {error.strerror}")
+
+    def do_reserve(self, names: list[str], first: int, last: int, word: str) -> None:
+        """Hold one port a task, and greet with `word` there (if any) until the workers start.
+
+        The ports of an earlier attempt are held still, and serve again.
+        """
         try:
             self.held = self.held or hold_ports(names, first, last)
+            ports = {name: each.getsockname()[1] for name, each in self.held.items()}
+            if word:
+                self.answering = Answering(list(ports.values()), word)
         except OSError as error:
             self.tell("reservation_failed", reason=error.strerror or str(error))
             return
-        self.tell("reserved", ports={name: each.getsockname()[1] for name, each in self.held.items()})
+        self.tell("reserved", ports=ports)
 
-    def do_start(self, jobs: list[dict[str, Any]]) -> None:
-        """Start these workers; the first that cannot be started ends the row."""
+    def do_dial(self, targets: list[dict[str, Any]], seconds: float) -> None:
+        """Try to reach ports of other hosts."""
+        self.dialling = Dialling(targets, seconds)
+        self.tell_dialled()
+
+    def tell_dialled(self) -> None:
+        """Report once every target has been reached or not."""
+        if self.dialling is not None and self.dialling.done:
+            self.tell("dialled", results=self.dialling.results)
+            self.dialling = None
+
+    def do_start(self, jobs: list[dict[str, Any]], hold: bool) -> None:
+        """Start these workers; the first that cannot be started ends the row. `hold`: their ports stay held."""
         self.poll_interval = BUSY_POLL
+        if self.answering is not None:
+            self.answering.close()
+            self.answering = None
+        if not hold:
+            close_sockets(self.held)
+            self.held = {}
         for job in jobs:
             try:
                 worker = self.workers[job["task"]] = start_worker(job)
@@ -205,6 +236,18 @@ class Agent:
         if self.kill_at is None:
             self._close_drained_logs()
 
+    def notice_listeners(self) -> None:
+        """Tell of each worker whose TensorFlow server is up: from then on it waits for the others."""
+        now = time.monotonic()
+        silent = {worker.port: worker for worker in self.workers.values() if not worker.listens}
+        if not silent or now < self.look_for_listeners_at:
+            return
+        self.look_for_listeners_at = now + LISTENER_LOOK
+        for port in listened_at(list(silent)):
+            silent[port].listens = True
+            if silent[port].runs_tensorflow():
+                self.tell("listening", task=silent[port].name)
+
     def _close_drained_logs(self) -> None:
         """Once nothing can write any more, a log that has been shipped whole is done with."""
         for name, worker in list(self.workers.items()):
@@ -234,6 +277,9 @@ class Agent:
             if now > self.give_up_at:
                 self.tell("survivors", pids=left)
                 self._emptied()
+        if self.dialling is not None and now >= self.dialling.until:
+            self.dialling.give_up()
+            self.tell_dialled()
 
     def _timeout(self) -> float:
         due = [self.lease_until]
@@ -241,31 +287,49 @@ class Agent:
             due.append(self.kill_at)
         if self.workers:
             due.append(time.monotonic() + self.poll_interval)
+        if self.dialling is not None:
+            due.append(self.dialling.until)
         return max(0.0, min(due) - time.monotonic())
 
     def _lost_guard(self) -> None:
         self.guard_gone = None
         self.abandon("the guard process beside the agent was killed")
 
+    def _poller(self) -> select.poll:
+        poller = select.poll()
+        if self.connected:
+            poller.register(0, select.POLLIN)
+        if self.outgoing:
+            poller.register(1, select.POLLOUT)
+        poller.register(self.wakeup, select.POLLIN)
+        if self.guard_gone is not None:
+            poller.register(self.guard_gone, select.POLLIN)
+        for fd in self.answering.listeners if self.answering else ():
+            poller.register(fd, select.POLLIN)
+        for fd, wanted in (self.dialling.events if self.dialling else {}).items():
+            poller.register(fd, wanted)
+        return poller
+
+    def _serve(self, fd: int) -> None:
+        if fd == 0:
+            self.receive()
+        elif fd == self.wakeup:
+            os.read(self.wakeup, 4096)
+            self.children_changed()
+        elif fd == self.guard_gone:
+            self._lost_guard()
+        elif self.dialling is not None and fd in self.dialling.open:
+            self.dialling.proceed(fd)
+            self.tell_dialled()
+        elif self.answering is not None and fd in self.answering.listeners:
+            self.answering.answer(fd)
+
     def run(self) -> None:
         """Serve until the launcher is gone and nothing is left."""
         while not self.over:
-            poller = select.poll()
-            if self.connected:
-                poller.register(0, select.POLLIN)
-            if self.outgoing:
-                poller.register(1, select.POLLOUT)
-            poller.register(self.wakeup, select.POLLIN)
-            if self.guard_gone is not None:
-                poller.register(self.guard_gone, select.POLLIN)
-            for fd, _ in poller.poll(self._timeout() * 1000 + 0.5):
-                if fd == 0:
-                    self.receive()
-                elif fd == self.wakeup:
-                    os.read(self.wakeup, 4096)
-                    self.children_changed()
-                elif fd == self.guard_gone:
-                    self._lost_guard()
+            for fd, _ in self._poller().poll(self._timeout() * 1000 + 0.5):
+                self._serve(fd)
             self.keep_time()
+            self.notice_listeners()
             self.ship()
             self.flush()

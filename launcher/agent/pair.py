@@ -29,6 +29,8 @@ def guard(agent: int) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(agent, 0)
+    if os.WIFSIGNALED(status):
+        os.write(2, f"the agent was killed by {signal.Signals(os.WTERMSIG(status)).name}\n".encode())
     left = kill_descendants()
     if left:
         os.write(2, f"processes that could not be killed: {left}\n".encode())

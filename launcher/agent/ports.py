@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import errno
+import re
 
 if False:  # names for type checkers only: typing costs start-up time
     import socket
+
+LISTENS = b":%04X (?:0{8}|0{32}):0000 0A "
+"""A line of /proc/net/tcp or tcp6: the port, nobody at the other end, the state LISTEN."""
 
 
 def hold_port(port: int) -> socket.socket:
@@ -67,6 +71,18 @@ def hold_ports(names: list[str], first: int, last: int) -> dict[str, socket.sock
         close_sockets(held)
         raise OSError(errno.EADDRINUSE, f"{len(names)} free ports are needed in {first}-{last}, {len(held)} were found")
     return held
+
+
+def listened_at(ports: list[int]) -> list[int]:
+    """Those of `ports` at which some process of this host listens. A port that is only held does not count."""
+    table = b""
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/net/{name}", "rb") as file:
+                table += file.read()
+        except OSError:
+            continue  # no IPv6 here
+    return [port for port in ports if re.search(LISTENS % port, table)]
 
 
 def close_sockets(held: dict[str, socket.socket]) -> None:

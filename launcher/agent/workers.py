@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from launcher.agent.processes import PR_SET_PDEATHSIG, out_of_memory_kills, prctl
+from launcher.agent.processes import PR_SET_PDEATHSIG, descendants, out_of_memory_kills, prctl, processes
 
 if False:  # names for type checkers only: typing costs start-up time
     from typing import Any, NoReturn
@@ -25,9 +25,11 @@ class StartError(Exception):
 class Worker:
     """One task's process: its pid, its log file, and how much of both files has been told to the launcher."""
 
-    def __init__(self, name: str, pid: int, log: str, progress: str) -> None:
+    def __init__(self, name: str, pid: int, port: int, log: str, progress: str) -> None:
         self.name = name
         self.pid = pid
+        self.port = port
+        self.listens = False
         self.log = log
         self.progress = progress
         self.log_fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
@@ -36,6 +38,17 @@ class Worker:
         self.progress_read = 0
         self.exited = False
         self.kills_before = out_of_memory_kills()
+
+    def runs_tensorflow(self) -> bool:
+        """Whether TensorFlow is loaded in its process, or in one that it has started."""
+        for pid in (self.pid, *descendants(self.pid, processes())):
+            try:
+                with open(f"/proc/{pid}/maps", "rb") as maps:
+                    if b"/libtensorflow" in maps.read():
+                        return True
+            except OSError:
+                continue
+        return False
 
     def next_chunk(self) -> bytes:
         """The next bytes of the log, within the window."""
@@ -86,7 +99,7 @@ def start_worker(job: dict[str, Any]) -> Worker:
     if said:
         os.waitpid(pid, 0)
         raise StartError(said.decode("utf-8", "replace"))
-    return Worker(job["task"], pid, job["log"], job["progress"])
+    return Worker(job["task"], pid, job["port"], job["log"], job["progress"])
 
 
 def exec_worker(job: dict[str, Any], agent: int, log_fd: int, error_write: int) -> NoReturn:

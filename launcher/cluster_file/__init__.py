@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from launcher.cluster_file.value_structures import Entries
 
 LOCALHOST = "localhost"
+DEFAULT_RUN_DIR = "~/.tf-launch/runs"
 DEFAULT_COMMAND = ("python", "-m", "training")
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -25,6 +26,17 @@ class PortRange:
 
     first: int
     last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ssh:
+    """How a host is reached, beside the user's own ssh configuration."""
+
+    config: str | None = None
+    connect_timeout: float = 10.0
+    """Seconds."""
+    options: tuple[str, ...] = ()
+    """A host's own come first: ssh takes the first of two that contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +51,20 @@ class Host:
     gpus: tuple[int, ...] | None = None
     """Shared out among this host's workers; None: all are visible to each; (): none."""
     python: str | None = None
-    """What a `python` in front of the command means here; None: the launcher's own on localhost."""
+    """What a `python` in front of the command means here; None: the launcher's own on localhost, else `python3`."""
     workdir: str | None = None
+    """None: where `launch` was called on localhost, else the home directory."""
     env: Mapping[str, str] = field(default_factory=lambda: NOTHING, repr=False)
     ports: PortRange | None = None
     hold_ports: bool = True
+    run_dir: str | None = None
+    """Above the directories of runs on a host that is reached by ssh; None: `DEFAULT_RUN_DIR`."""
+    ssh: Ssh = field(default_factory=Ssh)
+
+    @property
+    def is_local(self) -> bool:
+        """This machine, without ssh."""
+        return self.name == LOCALHOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +93,6 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ssh:
-    """How ssh hosts are reached, beside the user's own ssh configuration."""
-
-    config: str | None = None
-    connect_timeout: float = 10.0
-    options: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterFile:
     """A whole cluster file, checked. The same value stands for `--workers N`, without any file."""
 
@@ -89,7 +101,6 @@ class ClusterFile:
     command: tuple[str, ...] = DEFAULT_COMMAND
     restart: RestartLimits = field(default_factory=RestartLimits)
     timeouts: Timeouts = field(default_factory=Timeouts)
-    ssh: Ssh = field(default_factory=Ssh)
     collect: tuple[str, ...] = ("checkpoints", "tensorboard", "export")
     """Names below the chief's output directory."""
 
@@ -119,19 +130,26 @@ def read_cluster_file(path: Path) -> ClusterFile:
     numbered = number_tasks(task_counts(host) or {} for host in hosts)
     given: dict[str, Any] = {key: file.values[key] for key in ("name", "command", "collect") if key in file.values}
     return ClusterFile(
-        hosts=tuple(_host(host.values, tasks) for host, tasks in zip(hosts, numbered, strict=True)),
+        hosts=tuple(_host(host, tasks, file) for host, tasks in zip(hosts, numbered, strict=True)),
         restart=RestartLimits(**_section(file, "restart")),
         timeouts=Timeouts(**_section(file, "timeouts")),
-        ssh=Ssh(**_section(file, "ssh")),
         **{"name": path.stem, **given},
     )
 
 
-def _host(values: Mapping[str, Any], tasks: tuple[Task, ...]) -> Host:
-    given = {key: values[key] for key in ("gpus", "python", "workdir", "env", "hold_ports") if key in values}
+def _host(host: Entries, tasks: tuple[Task, ...], file: Entries) -> Host:
+    values = host.values
+    plain = ("gpus", "python", "workdir", "env", "hold_ports", "run_dir")
+    given = {key: values[key] for key in plain if key in values}
     ports = PortRange(*values["ports"]) if "ports" in values else None
     address = values["address"].strip("[]") if "address" in values else None
-    return Host(values["host"], tasks, address, ports=ports, **given)
+    return Host(values["host"], tasks, address, ports=ports, ssh=_ssh(_section(host, "ssh"), file), **given)
+
+
+def _ssh(own: Mapping[str, Any], file: Entries) -> Ssh:
+    shared = _section(file, "ssh")
+    options = (*own.get("options", ()), *shared.get("options", ()))
+    return Ssh(**{**shared, **own, "options": options})
 
 
 def _section(file: Entries, key: str) -> Mapping[str, Any]:

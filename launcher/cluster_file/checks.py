@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from launcher.cluster import is_loopback
 from launcher.cluster_file.file_text import Mistakes
 from launcher.cluster_file.value_structures import Entries
 from launcher.cluster_file.yaml_nodes import Node
@@ -56,6 +57,8 @@ def task_counts(host: Entries) -> Mapping[str, int] | None:
 def check_hosts(hosts: Sequence[Entries], mistakes: Mistakes) -> None:
     """Note what contradicts itself within one host or between hosts."""
     _check_names(hosts, mistakes)
+    if len(hosts) > 1:
+        _check_addresses(hosts, mistakes)
     known = [(host, counts) for host in hosts if (counts := task_counts(host)) is not None]
     for host, counts in known:
         _check_host(host, counts, mistakes)
@@ -75,6 +78,15 @@ def _check_names(hosts: Sequence[Entries], mistakes: Mistakes) -> None:
         first.setdefault(name, host.given["host"])
 
 
+def _check_addresses(hosts: Sequence[Entries], mistakes: Mistakes) -> None:
+    for host in hosts:
+        address = host.values.get("address", "")
+        if is_loopback(address):
+            found = f"address {address} in a cluster of {len(hosts)} hosts, each of which would dial itself"
+            advice = "write the address at which the other hosts reach this one, or leave it out: it is found then"
+            mistakes.add(host.given["address"], f"{found}; {advice}")
+
+
 def _check_host(host: Entries, counts: Mapping[str, int], mistakes: Mistakes) -> None:
     total = sum(counts.values())
     if total == 0:
@@ -82,8 +94,16 @@ def _check_host(host: Entries, counts: Mapping[str, int], mistakes: Mistakes) ->
     ports = host.values.get("ports")
     if ports is not None and (size := ports[1] - ports[0] + 1) < total:
         mistakes.add(host.given["ports"], f"ports has {size} for the {total} tasks of the host; each task needs one")
+    if host.values.get("host") == "localhost":
+        _check_localhost(host, mistakes)
     if "gpus" in host.values:
         _check_gpus(host, sum(count for kind, count in counts.items() if kind != "ps"), mistakes)
+
+
+def _check_localhost(host: Entries, mistakes: Mistakes) -> None:
+    for key, instead in (("run_dir", "`launch --run-dir` names it here"), ("ssh", "no ssh is used here")):
+        if key in host.given and host.node.entries.get(key) is not None:
+            mistakes.add(host.given[key], f"{key} of localhost; {instead}: leave it out")
 
 
 def _check_gpus(host: Entries, computing: int, mistakes: Mistakes) -> None:

@@ -36,6 +36,10 @@ def _is_below(text: str) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
+SSH = Record(
+    {"config": Text("the path of a file"), "connect_timeout": Duration(zero=False), "options": Words()},
+    "{connect_timeout: 10s}",
+)
 SHARED_HOST_KEYS: Mapping[str, Kind] = {
     "workers": Count(0, 9999),
     "tasks": Record(
@@ -49,11 +53,13 @@ SHARED_HOST_KEYS: Mapping[str, Kind] = {
     "env": Environment(RESERVED),
     "ports": Ports(),
     "hold_ports": Flag(),
+    "run_dir": Text("the path of a directory"),
 }
 HOST_KEYS: Mapping[str, Kind] = {
     "host": Text(f"localhost or {SSH_DESTINATION}", r"(?!-)\S+", str.isprintable),
     "address": Text("a host name or an IP address that others can dial, without a port", check=_is_address),
     **SHARED_HOST_KEYS,
+    "ssh": SSH,
 }
 ROOT = Record(
     {
@@ -72,12 +78,12 @@ ROOT = Record(
         "defaults": Record(
             SHARED_HOST_KEYS,
             "{python: python3.11}",
-            hints=dict.fromkeys(("host", "address"), "it differs from host to host: write it there"),
+            hints={
+                **dict.fromkeys(("host", "address"), "it differs from host to host: write it there"),
+                "ssh": "what all hosts share stands at the top level",
+            },
         ),
-        "ssh": Record(
-            {"config": Text("the path of a file"), "connect_timeout": Duration(zero=False), "options": Words()},
-            "{connect_timeout: 10s}",
-        ),
+        "ssh": SSH,
         "command": Words(low=1),
         "restart": Record({"max_restarts": Count(0), "backoff": Duration()}, "{max_restarts: 3, backoff: 1s}"),
         "timeouts": Record(

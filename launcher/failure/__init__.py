@@ -97,8 +97,8 @@ def classify(ending: Ending, python: str | None = None) -> Failure:
     from launcher.failure import remedies  # like all that reads a log: late, for no start-up should pay for it
 
     match ending.event:
-        case HostLost(host, reason):
-            return Failure(Kind.HOST_LOST, host, None, stopped=ending.stopped, summary=reason)
+        case HostLost(host, reason, remedy):
+            return Failure(Kind.HOST_LOST, host, None, stopped=ending.stopped, summary=reason, remedy=remedy)
         case TaskStartFailed(host, task, reason):
             remedy = remedies.for_text(reason, host, python)
             return Failure(Kind.NOT_STARTED, host, task, stopped=ending.stopped, summary=reason, remedy=remedy)
@@ -134,6 +134,15 @@ def _timed_out(host: str, task: Task, key: str, limit: float) -> Failure:
     if key == "start":
         summary = f"its process had not started after {limit:g} s (timeouts.start)"
         return Failure(Kind.NOT_STARTED, host, task, summary=summary)
+    if key == "listen":
+        summary = (
+            f"its server was not up {limit:g} s after the first one (timeouts.start), and the others waited for it"
+        )
+        remedy = (
+            "does it end before it creates the strategy, or prepare for long, or use another cluster than TF_CONFIG's? "
+            "If it is only slow to begin, give timeouts.start more"
+        )
+        return Failure(Kind.NOT_STARTED, host, task, summary=summary, remedy=remedy)
     summary = f"no training step was reported for {limit:g} s (timeouts.{key})"
     remedy = "a worker may wait for input or for a lock; if steps are only slow, give timeouts.stall more"
     return Failure(Kind.STALLED, host, task, summary=summary, remedy=remedy)

@@ -97,10 +97,10 @@ def test_two_runs_at_once_share_no_port(launch: Start, cluster: Cluster, asked: 
     keys = {"ports": spelled(free_range(8))} if asked == "the same range" else {}
     options = cluster(2, **keys)
     both = [launch(*options, *program("stay", "die")) for _ in range(2)]
-    ports = []
     for each in both:
         each.await_log(b"ready", "worker-0", "worker-1")
-        ports += ports_of(each)
+    ports = [port for each in both for port in ports_of(each)]
+    for each in both:
         each.signal(signal.SIGTERM)
 
     assert len(set(ports)) == 4

@@ -19,10 +19,11 @@ LAUNCHER = """
     cli
     run
     session
-    supervisor hosts dry_run failure.report failure.restart_policy local_host
-    run_directory.chief_files run_directory.event_log
-    failure run_directory console host free_ports
-    plan request agent_process
+    supervisor hosts dry_run failure.report failure.restart_policy host_contexts
+    run_directory.chief_files run_directory.event_log run_directory.remote_logs
+    failure run_directory console host free_ports reachability
+    plan request access host_facts
+    agent_process ssh_complaint
     cluster_file
     cluster_file.keys
     cluster_file.checks
@@ -34,8 +35,8 @@ LAUNCHER = """
     console.lines console.terminal console.startup_noise
     agent.pair
     agent.loop
-    agent.workers agent.ports
-    agent.framing agent.processes
+    agent.workers agent.ports agent.reach
+    agent.framing agent.processes agent.facts agent.support
     agent bootstrap.sitecustomize bootstrap.tf_launch_keras_hook
     __init__
 """

@@ -43,6 +43,8 @@ hosts:
     env: {NCCL_DEBUG: INFO}
     ports: 20000-20009
     hold_ports: false
+    run_dir: /scratch/runs
+    ssh: {config: ~/.ssh/gpu, options: ["-p", "2222"]}
   - host: me@gpu-b
 defaults:
   workers: 3
@@ -81,6 +83,8 @@ def test_every_key_is_read(read: Read) -> None:
                 env={"NCCL_DEBUG": "INFO", "OTHER": "1"},
                 ports=PortRange(20000, 20009),
                 hold_ports=False,
+                run_dir="/scratch/runs",
+                ssh=Ssh("~/.ssh/gpu", 0.5, ("-p", "2222", "-J", "bastion")),
             ),
             Host(
                 name="me@gpu-b",
@@ -88,12 +92,12 @@ def test_every_key_is_read(read: Read) -> None:
                 python="~/venv/bin/python",
                 workdir="~/project",
                 env={"NCCL_DEBUG": "WARN", "OTHER": "1"},
+                ssh=Ssh("~/.ssh/config", 0.5, ("-J", "bastion")),
             ),
         ),
         command=("python", "train.py", "--epochs", "3"),
         restart=RestartLimits(3, 2.0),
         timeouts=Timeouts(60.0, 600.0, 1.5, 0.0, 3600.0),
-        ssh=Ssh("~/.ssh/config", 0.5, ("-J", "bastion")),
         collect=("checkpoints", "export/1"),
     )
 

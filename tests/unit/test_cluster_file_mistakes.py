@@ -49,7 +49,7 @@ ONE_MISTAKE = {
         "hosts:\n  - host: localhost\n    worker: 2\n",
         (
             "3:5: unknown key 'worker' in a host; allowed are host, address, workers, tasks, gpus, python, workdir, "
-            "env, ports, hold_ports; did you mean 'workers'?"
+            "env, ports, hold_ports, run_dir, ssh; did you mean 'workers'?"
         ),
     ),
     "key of a host at the top": (
@@ -67,6 +67,24 @@ ONE_MISTAKE = {
     "gpus as a number": (
         "hosts: [{host: a, gpus: 2}]",
         "1:25: gpus is the number 2; allowed is a list such as [0, 1]",
+    ),
+    "an address that is the dialler's own": (
+        "hosts:\n  - {host: a, address: 127.0.0.1}\n  - {host: b, address: 10.0.0.2}\n",
+        "2:24: address 127.0.0.1 in a cluster of 2 hosts, each of which would dial itself; write the address at which "
+        "the other hosts reach this one, or leave it out: it is found then",
+    ),
+    "an address that is the dialler's own, by name": (
+        "hosts: [{host: a}, {host: localhost, address: localhost}]",
+        "1:47: address localhost in a cluster of 2 hosts, each of which would dial itself; write the address at which "
+        "the other hosts reach this one, or leave it out: it is found then",
+    ),
+    "run directory of localhost": (
+        "hosts: [{host: localhost, run_dir: /scratch}]",
+        "1:36: run_dir of localhost; `launch --run-dir` names it here: leave it out",
+    ),
+    "ssh of localhost": (
+        "hosts: [{host: localhost, ssh: {connect_timeout: 5s}}]",
+        "1:32: ssh of localhost; no ssh is used here: leave it out",
     ),
     "no hosts": (
         "name: x\n",

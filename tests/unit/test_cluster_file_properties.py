@@ -42,14 +42,19 @@ SHARED = {
     "env": ENV,
     "ports": PORTS,
     "hold_ports": st.booleans(),
+    "run_dir": PATH,
 }
-HOST = st.fixed_dictionaries({"host": NAME}, optional={"address": st.ip_addresses().map(str), **SHARED})
+SSH = st.fixed_dictionaries({}, optional={"config": PATH, "connect_timeout": SECONDS, "options": WORDS})
+ADDRESS = st.ip_addresses().filter(lambda address: not address.is_loopback).map(str)
+HOST = st.fixed_dictionaries(
+    {"host": NAME.filter(lambda name: name != "localhost")}, optional={"address": ADDRESS, "ssh": SSH, **SHARED}
+)
 ANY_FILE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"hosts": st.lists(HOST, min_size=1, max_size=3, unique_by=lambda host: host["host"])},
     optional={
         "name": NAME,
         "defaults": st.fixed_dictionaries({}, optional=SHARED),
-        "ssh": st.fixed_dictionaries({}, optional={"config": PATH, "connect_timeout": SECONDS, "options": WORDS}),
+        "ssh": SSH,
         "command": WORDS.filter(bool),
         "restart": st.fixed_dictionaries({}, optional={"max_restarts": st.integers(0, 9), "backoff": SECONDS}),
         "timeouts": st.fixed_dictionaries(
@@ -62,7 +67,9 @@ FILE = ANY_FILE.filter(lambda file: all(host.get("address") not in ("0.0.0.0", "
 ANY_PATH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 
 
-def expected_host(host: dict[str, Any], defaults: dict[str, Any], tasks: tuple[Any, ...]) -> Host:
+def expected_host(host: dict[str, Any], file: dict[str, Any], tasks: tuple[Any, ...]) -> Host:
+    defaults, shared, own = file.get("defaults", {}), file.get("ssh", {}), host.get("ssh", {})
+    ssh = shared | own
     merged = defaults | host | {"env": defaults.get("env", {}) | host.get("env", {})}
     return Host(
         name=merged["host"],
@@ -74,6 +81,10 @@ def expected_host(host: dict[str, Any], defaults: dict[str, Any], tasks: tuple[A
         env=merged["env"],
         ports=PortRange(*merged["ports"]) if "ports" in merged else None,
         hold_ports=merged.get("hold_ports", True),
+        run_dir=merged.get("run_dir"),
+        ssh=Ssh(
+            ssh.get("config"), ssh.get("connect_timeout", 10), (*own.get("options", ()), *shared.get("options", ()))
+        ),
     )
 
 
@@ -81,17 +92,14 @@ def expected_file(file: dict[str, Any]) -> ClusterFile:
     """What a file means, worked out in another way than the reader does."""
     defaults = file.get("defaults", {})
     counts = [(defaults | host).get("tasks", {"worker": 1}) for host in file["hosts"]]
-    ssh = file.get("ssh", {})
     return ClusterFile(
         name=file.get("name", "c"),
         hosts=tuple(
-            expected_host(host, defaults, tasks)
-            for host, tasks in zip(file["hosts"], number_tasks(counts), strict=True)
+            expected_host(host, file, tasks) for host, tasks in zip(file["hosts"], number_tasks(counts), strict=True)
         ),
         command=tuple(file.get("command", DEFAULT_COMMAND)),
         restart=RestartLimits(**file.get("restart", {})),
         timeouts=Timeouts(**file.get("timeouts", {})),
-        ssh=Ssh(ssh.get("config"), ssh.get("connect_timeout", 10), tuple(ssh.get("options", ()))),
         collect=tuple(file.get("collect", ("checkpoints", "tensorboard", "export"))),
     )
 

@@ -320,3 +320,70 @@ def test_a_host_that_does_not_answer_to_the_stop_is_given_up() -> None:
     assert result.interrupted == signal.SIGINT
     assert script.said[-1] == "localhost was lost: its agent does not answer any more"
     assert script.now == 7 + SILENCE
+
+
+def listening(task: Task, at: float) -> tuple[float, events.Event]:
+    return at, events.TaskListening("localhost", task)
+
+
+def test_a_worker_whose_server_never_comes_up_ends_the_wait_of_the_others() -> None:
+    result, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        listening(W0, 3),
+        exited(13.1, W0, None, signal.SIGTERM),
+        exited(13.1, W1, None, signal.SIGTERM),
+        *emptied(13.2, W0, W1),
+    )
+
+    assert not result.succeeded
+    assert script.told[0] == (13.0, Stop(signal.SIGTERM, 2))
+    assert "worker 1 was waited for by the others in vain within timeouts.start (10 s)" in script.said
+
+
+def test_a_worker_that_left_before_its_server_was_up_is_waited_for_no_longer_than_any_other() -> None:
+    result, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        exited(1, W1, 0),
+        listening(W0, 3),
+        exited(13.1, W0, None, signal.SIGTERM),
+        *emptied(13.2, W0, W1),
+    )
+
+    assert not result.succeeded
+    assert script.told[0] == (13.0, Stop(signal.SIGTERM, 2))
+
+
+def test_servers_that_are_all_up_may_run_as_long_as_they_like() -> None:
+    result, _script = replay(
+        TWO,
+        *BOTH_STARTED,
+        listening(W0, 3),
+        listening(W1, 4),
+        exited(5000, W0),
+        exited(5000, W1),
+        *emptied(5000.1, W0, W1),
+    )
+
+    assert result.succeeded
+
+
+def test_a_program_without_any_server_may_run_as_long_as_it_likes() -> None:
+    result, _ = replay(TWO, *BOTH_STARTED, exited(5000, W0), exited(5000, W1), *emptied(5000.1, W0, W1))
+
+    assert result.succeeded
+
+
+def test_nobody_waits_for_the_server_of_an_evaluator() -> None:
+    result, _ = replay(
+        plan_of(CHIEF, EVALUATOR),
+        started(CHIEF),
+        started(EVALUATOR),
+        listening(CHIEF, 1),
+        exited(5000, CHIEF),
+        exited(5000.1, EVALUATOR, None, signal.SIGTERM),
+        *emptied(5000.2, CHIEF, EVALUATOR),
+    )
+
+    assert result.succeeded

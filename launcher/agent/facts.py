@@ -1,0 +1,73 @@
+"""What a host tells of itself, once, when the launcher says hello."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+if False:  # names for type checkers only: typing costs start-up time
+    from collections.abc import Iterator
+    from typing import Any
+
+
+def facts(variables: list[str]) -> dict[str, Any]:
+    """The host as a plan, the proof of addresses and the search for the same machine under two names need it.
+
+    Args:
+        variables: names of the environment variables that the launcher must know. Others may be secrets, and stay here.
+    """
+    return {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "hostname": os.uname().nodename,
+        "pid": os.getpid(),
+        "guard": os.getppid(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "home": os.path.expanduser("~"),
+        "machine": machine(),
+        "addresses": [*ipv4_addresses(), *ipv6_addresses()],
+        "ssh_connection": os.environ.get("SSH_CONNECTION", ""),
+        "environment": {name: os.environ[name] for name in variables if name in os.environ},
+        "time": time.time(),
+    }
+
+
+def machine() -> str:
+    """The same for two agents only if they share kernel and network: then it is one host under two names."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
+            return f"{boot.read().strip()}:{os.stat('/proc/self/ns/net').st_ino}"
+    except OSError:
+        return ""
+
+
+def ipv4_addresses() -> list[str]:
+    """This host's own IPv4 addresses without loopback, from the kernel's routing trie."""
+    found: dict[str, None] = {}
+    address = ""
+    for line in lines_of("/proc/net/fib_trie"):
+        words = line.split()
+        if words[0] == "|--":
+            address = words[1]
+        elif words[:3] == ["/32", "host", "LOCAL"] and not address.startswith("127."):
+            found[address] = None
+    return list(found)
+
+
+def ipv6_addresses() -> list[str]:
+    """This host's own IPv6 addresses that others can dial: neither loopback nor of one link only."""
+    found = []
+    for line in lines_of("/proc/net/if_inet6"):
+        digits, _, _, scope = line.split()[:4]
+        if scope == "00":
+            found.append(":".join(digits[at : at + 4] for at in range(0, 32, 4)))
+    return found
+
+
+def lines_of(path: str) -> Iterator[str]:
+    """The lines of a file of /proc that not every kernel has."""
+    try:
+        with open(path, encoding="ascii") as file:
+            yield from (line for line in file if line.strip())
+    except OSError:
+        return

@@ -1,0 +1,102 @@
+"""What a plan must know of each host: this machine is asked, a host behind ssh has told it (`HostFacts`)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launcher.cluster_file import DEFAULT_RUN_DIR, ClusterFile, Host
+from launcher.host_facts import HostFacts
+from launcher.plan import HostContext, KerasFix
+
+PACKAGE = Path(__file__).resolve().parent
+TRAINING = PACKAGE.parent / "training"
+KERAS_FIX = TRAINING / "keras_multiworker.py"
+SUPPORT = "support"
+"""Below a run's directory on a host behind ssh: what we bring along."""
+PROGRAM = f"{SUPPORT}/program"
+"""The training program, where that is what runs."""
+OUTPUT = "output"
+REMOTE_PYTHON = "python3"
+UNTOLD = HostFacts()
+"""For a dry run, which asks no host: paths begin with ~."""
+
+
+def host_contexts(
+    file: ClusterFile, directory: Path, facts: Mapping[str, HostFacts], *, fix_keras: bool
+) -> dict[str, HostContext]:
+    """A context for each host of the file; `directory` is the run's own on this machine."""
+    return {
+        host.name: _local_context(directory, fix_keras)
+        if host.is_local
+        else _remote_context(host, directory, facts.get(host.name, UNTOLD), fix_keras, brings_training(file.command))
+        for host in file.hosts
+    }
+
+
+def _local_context(directory: Path, fix_keras: bool) -> HostContext:
+    fix = KerasFix(str(PACKAGE / "bootstrap"), str(KERAS_FIX)) if fix_keras and KERAS_FIX.is_file() else None
+    return HostContext(
+        python=sys.executable,
+        workdir=str(Path.cwd()),
+        cpus=len(os.sched_getaffinity(0)),
+        output_dir=str(directory / "chief"),
+        run_dir=str(directory),
+        environment=os.environ,
+        keras_fix=fix,
+    )
+
+
+def _remote_context(host: Host, directory: Path, facts: HostFacts, fix_keras: bool, training: bool) -> HostContext:
+    run_dir = expanded(remote_run_dir(host, directory), facts.home)
+    fix = KerasFix(f"{run_dir}/{SUPPORT}", f"{run_dir}/{SUPPORT}/{KERAS_FIX.name}")
+    return HostContext(
+        python=REMOTE_PYTHON,
+        workdir=facts.home,
+        cpus=facts.cpus,
+        output_dir=f"{run_dir}/{OUTPUT}",
+        run_dir=run_dir,
+        environment=facts.environment,
+        keras_fix=fix if fix_keras and KERAS_FIX.is_file() else None,
+        program=f"{run_dir}/{PROGRAM}" if training else None,
+    )
+
+
+def remote_run_dir(host: Host, directory: Path) -> str:
+    """A run's directory on a host behind ssh: the same whenever that run goes on, and never that of another one.
+
+    Two launchers may give the same name to their runs: where the run's own directory is tells them apart.
+    """
+    place = f"{socket.gethostname()}:{directory}".encode("utf-8", "surrogateescape")
+    digest = hashlib.sha256(place).hexdigest()[:8]
+    return f"{(host.run_dir or DEFAULT_RUN_DIR).rstrip('/')}/{directory.name}-{digest}"
+
+
+def expanded(path: str, home: str) -> str:
+    """The path with a `~` in front replaced; a relative one begins at the home directory."""
+    first, slash, rest = path.partition("/")
+    if first == "~":
+        return f"{home}{slash}{rest}"
+    return path if path.startswith("/") else f"{home}/{path}"
+
+
+def brings_training(command: Sequence[str]) -> bool:
+    """Whether the command runs the training program of this package, which a host need not have."""
+    return tuple(command[:3]) == ("python", "-m", "training")
+
+
+def support_files(*, fix_keras: bool, training: bool) -> dict[str, bytes]:
+    """What a host behind ssh needs of ours beside the agent: path below the run's directory -> content."""
+    files: dict[str, bytes] = {}
+    if fix_keras and KERAS_FIX.is_file():
+        for path in (*sorted((PACKAGE / "bootstrap").glob("*.py")), KERAS_FIX):
+            files[f"{SUPPORT}/{path.name}"] = path.read_bytes()
+    if training:
+        for path in sorted(TRAINING.rglob("*")):
+            if path.is_file() and path.suffix in (".py", ".npz"):
+                files[f"{PROGRAM}/training/{path.relative_to(TRAINING)}"] = path.read_bytes()
+    return files

@@ -1,0 +1,77 @@
+"""What an agent told of its host, and what follows from that for several hosts together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from launcher.cluster import is_loopback
+from launcher.cluster_file import Host
+
+VARIABLES = (
+    *("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"),
+    *("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "PYTHONPATH"),
+)
+"""Of a host's environment, only these are asked for: a plan depends on them."""
+MOST_SKEW = 60.0
+"""Seconds that clocks may differ before anybody is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """One host, as its agent sees it."""
+
+    hostname: str = ""
+    python: str = ""
+    """The version of the Python that runs the agent."""
+    cpus: int = 1
+    home: str = "~"
+    machine: str = ""
+    """The same for two hosts only if they are one."""
+    addresses: Sequence[str] = ()
+    """Of its interfaces, IPv4 first, without those that only it can dial."""
+    client: str = ""
+    """The address that the ssh connection comes from, as the host sees it; empty without ssh."""
+    server: str = ""
+    """Its own address on that connection."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ahead: float = 0.0
+    """Seconds that its clock is ahead of the launcher's."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], now: float) -> HostFacts:
+        """From the agent's own record, which arrived at `now`, in seconds since 1970."""
+        client, _, server = [*told["ssh_connection"].split()[:3], "", "", ""][:3]
+        plain = {name: told[name] for name in ("hostname", "python", "cpus", "home", "machine", "addresses")}
+        return cls(**plain, client=client, server=server, environment=told["environment"], ahead=told["time"] - now)
+
+
+def candidates(host: Host, facts: Mapping[str, HostFacts]) -> tuple[str, ...]:
+    """The addresses at which the others may reach a host, the likeliest first; they have to be tried.
+
+    What the cluster file says stands alone. Else it is the address that ssh came to (what the HostName of the ssh
+    configuration means) or, for this machine, the one that it comes from in the eyes of the others; then those of its
+    interfaces.
+    """
+    if host.address:
+        return (host.address,)
+    own = facts[host.name]
+    seen = [each.client for name, each in facts.items() if name != host.name] if host.is_local else [own.server]
+    dialled = [address for address in (*seen, *own.addresses) if address and not is_loopback(address)]
+    return tuple(dict.fromkeys(address for address in dialled if not host.is_local or address in own.addresses))
+
+
+def same_machines(facts: Mapping[str, HostFacts]) -> list[tuple[str, str]]:
+    """Pairs of names that mean one machine."""
+    first: dict[str, str] = {}
+    pairs = []
+    for name, each in facts.items():
+        if each.machine and first.setdefault(each.machine, name) != name:
+            pairs.append((first[each.machine], name))
+    return pairs
+
+
+def skewed_clocks(facts: Mapping[str, HostFacts]) -> dict[str, float]:
+    """Hosts whose clock differs from the launcher's by more than `MOST_SKEW`: seconds ahead."""
+    return {name: each.ahead for name, each in facts.items() if abs(each.ahead) > MOST_SKEW}

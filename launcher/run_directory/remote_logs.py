@@ -1,0 +1,52 @@
+"""The logs of workers on other hosts, as they arrive: each in a file here, byte for byte at its place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from launcher.cluster import Task
+from launcher.run_directory.whole_files import shown
+
+
+class RemoteLogs:
+    """Writes what hosts ship. A log that cannot be written here (a full disk) is told once, and stays on its host."""
+
+    def __init__(self, complain: Callable[[str], None]) -> None:
+        """`complain` is told why a log is no longer written."""
+        self._complain = complain
+        self._files: dict[Task, tuple[int, Path]] = {}
+
+    def begin(self, paths: Mapping[Task, Path]) -> None:
+        """An attempt starts; these of its tasks run on other hosts."""
+        self.close()
+        for task, path in paths.items():
+            try:
+                self._files[task] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), path
+            except OSError as error:
+                self._give_up(path, error)
+
+    def write(self, task: Task, offset: int, data: bytes) -> None:
+        """The next bytes of a task's log; nothing happens for a task of this machine, whose log is the file itself."""
+        if task not in self._files:
+            return
+        fd, path = self._files[task]
+        rest = memoryview(data)
+        try:
+            while rest:
+                written = os.pwrite(fd, rest, offset)
+                rest, offset = rest[written:], offset + written
+        except OSError as error:
+            os.close(fd)
+            del self._files[task]
+            self._give_up(path, error)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        for fd, _ in self._files.values():
+            os.close(fd)
+        self._files = {}
+
+    def _give_up(self, path: Path, error: OSError) -> None:
+        self._complain(f"{shown(path)}: this log is no longer written here, it goes on on its host: {error.strerror}.")
