@@ -1,0 +1,129 @@
+"""Real launches on several hosts, and the proof after each test that nothing of them is left on any machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from launching import MARK, ROOT, Launch, marked_processes
+from rig import Host, Rig, missing, missing_program
+
+SHORT = {"grace": "10s", "failure_grace": "200ms", "start": "20s"}
+"""A test that needs another grace says so; none waits for one to pass unless the passing is its subject."""
+LAST_MOMENTS = 1.0
+"""Seconds that a process on a host gets to end after the test: what a run leaves must be gone by then."""
+
+
+@pytest.fixture(scope="session")
+def rig() -> Iterator[Rig]:
+    """Three hosts and the machine from which people log in to them; this checkout is on none of the three."""
+    if reason := missing():
+        pytest.skip(reason)
+    with Rig(private=[ROOT]) as rig:
+        yield rig
+
+
+@pytest.fixture
+def hosts(rig: Rig) -> Iterator[tuple[Host, ...]]:
+    """The three hosts, whole and empty. A test may break them; what it has started there has to be gone at its end."""
+    yield rig.hosts
+    for host in rig.hosts:
+        host.clear()
+    left = left_after(LAST_MOMENTS, lambda: {host: found for host in rig.hosts if (found := host.processes())})
+    for host in rig.hosts:
+        if host in left or not host.is_up:
+            host.boot()
+        host.empty_disk()
+    assert not left
+
+
+def left_after(
+    seconds: float, find: Callable[[], dict[Host, list[psutil.Process]]]
+) -> dict[Host, list[psutil.Process]]:
+    """What is still found then; nothing as soon as there is nothing."""
+    deadline = time.monotonic() + seconds
+    while (found := find()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def need() -> Callable[..., None]:
+    """Skip the test where a program is missing: `need("fish")`."""
+
+    def check(program: str, package: str | None = None) -> None:
+        if reason := missing_program(program, package):
+            pytest.skip(reason)
+
+    return check
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A mark in the environment of all that starts on the login machine; what bears it after the test is an orphan."""
+    mark = uuid.uuid4().hex
+    yield mark
+    orphans = marked_processes(mark)
+    for process in orphans:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    assert not orphans
+
+
+@pytest.fixture
+def environment(tmp_path: Path, mark: str, rig: Rig) -> dict[str, str]:
+    """The environment of the launchers of a test. Its `ssh` is the rig's, which knows the hosts by name."""
+    own = {
+        key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_", "COVERAGE_", "SSH_"))
+    }
+    return {**own, **rig.environment, "PYTHONPATH": str(ROOT), MARK: mark}
+
+
+@pytest.fixture
+def launch(
+    tmp_path: Path, mark: str, environment: dict[str, str], rig: Rig, hosts: tuple[Host, ...]
+) -> Iterator[Callable[..., Launch]]:
+    """Start `launch --run-dir <fresh> ARGUMENTS` on the login machine; stdout and stderr are read by `Launch`."""
+    started: list[Launch] = []
+
+    def start(
+        *arguments: str | Path, env: Mapping[str, str] | None = None, runs: Path | None = None, **popen: Any
+    ) -> Launch:
+        runs = runs or tmp_path / ("runs" if not started else f"runs-{len(started)}")
+        argv = [*rig.login.words, sys.executable, "-m", "launcher", "--run-dir", str(runs), *map(str, arguments)]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(argv, env={**environment, **(env or {})}, **{"cwd": tmp_path, **pipes, **popen})
+        started.append(Launch(process, mark, runs))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.shut()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Callable[..., tuple[str, str]]:
+    """Write a cluster file of these hosts; return the options that name it.
+
+    A host is a `Host`, which gets one worker, or all that the file has for it.
+    """
+
+    def write(
+        *hosts: Host | Mapping[str, Any], timeouts: Mapping[str, str] | None = None, **keys: Any
+    ) -> tuple[str, str]:
+        each = [{"host": host.name, "workers": 1} if isinstance(host, Host) else dict(host) for host in hosts]
+        path = tmp_path / "cluster.yaml"
+        path.write_text(json.dumps({"hosts": each, "timeouts": {**SHORT, **(timeouts or {})}, **keys}))
+        return "--cluster", str(path)
+
+    return write
