@@ -1,6 +1,6 @@
 """`launch`, and `python -m launcher`.
 
-The agent of this machine is started first: its Python boots while this one imports the rest.
+Agents are started first: their Python boots, and ssh connects, while this one imports the rest.
 """
 
 from __future__ import annotations
@@ -11,39 +11,33 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from launcher.agent_process import AgentProcess
-from launcher.transport import agent_argv
+from launcher.head_start import HeadStart, likely_agents
 
 STDERR = 2
 ENDING = (signal.SIGINT, signal.SIGTERM)
-STARTING_NOTHING = {"-h", "--help", "--version", "--dry-run"}
 
 
 def main() -> NoReturn:
     """The console script."""
     begin_clean()
-    early: AgentProcess | None = None
+    early = HeadStart()
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         """Until the run takes the signals over. Unlike this, a KeyboardInterrupt can get lost inside an import."""
-        if early is not None:
-            early.end()
+        early.end()
         os._exit(128 + number)
 
     for number in ENDING:
         signal.signal(number, end)
-    if not STARTING_NOTHING & set(sys.argv):
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # no moment between its start and `end` knowing of it
-        early = AgentProcess(agent_argv("localhost"))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        early.send_program()
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # no moment between their start and `end` knowing of them
+    early.begin(likely_agents(sys.argv[1:]))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     try:
         from launcher.cli import main
 
         main(early)
     finally:
-        if early is not None:
-            early.close()
+        early.end()
 
 
 def begin_clean() -> None:

@@ -9,10 +9,12 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from launcher.transport import opening
+from launcher.transport import SSH, opening
 
 PIPE_SIZE = 1 << 20
 """Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
+SSH_PIPE_SIZE = 1 << 18
+"""Bytes. With 1 MiB a pipe, 32 hosts would use up what the kernel lends to an ordinary user (pipe(7))."""
 READ_SIZE = 1 << 20
 LAST_WORDS = 8192
 """Bytes of its stderr that are read when it has ended."""
@@ -23,7 +25,7 @@ GOODBYE = 2.0
 class AgentProcess:
     """Thread-safe for writing; one thread may read."""
 
-    def __init__(self, argv: Sequence[str], pipe_size: int = PIPE_SIZE) -> None:
+    def __init__(self, argv: Sequence[str]) -> None:
         """Start `argv`, which runs `transport.FIRST_WORDS` and waits for its program."""
         self._writing = threading.RLock()  # a signal handler may end what it has interrupted in the middle of a write
         self._complaint = os.memfd_create("agent-stderr")
@@ -41,7 +43,7 @@ class AgentProcess:
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, pipe_size)
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, SSH_PIPE_SIZE if argv[0] == SSH else PIPE_SIZE)
 
     def send_program(self) -> None:
         """Make it an agent."""

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import click
 
 from launcher import __version__
-from launcher.agent_process import AgentProcess
 from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageError
+from launcher.head_start import HeadStart
 
 EPILOG = """\b
 COMMAND is any program. `python` in front means the host's own Python; `train.py ...` means `python train.py ...`.
@@ -77,7 +77,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 @click.version_option(__version__, prog_name="launch")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND ...]")
 @click.pass_obj
-def launch(early: AgentProcess | None, /, **options: Any) -> None:
+def launch(early: HeadStart, /, **options: Any) -> None:
     """Start a TensorFlow program on several processes: TF_CONFIG, logs, stop and clean-up included."""
     from launcher.run import run
 
@@ -112,13 +112,13 @@ def _assignment(text: str) -> tuple[str, str]:
     return key, value if equals else os.environ[key]
 
 
-def main(early: AgentProcess | None = None) -> NoReturn:
-    """Run the command line; exceptions become exit codes. `early` is an agent of this machine that may be used."""
+def main(early: HeadStart | None = None) -> NoReturn:
+    """Run the command line; exceptions become exit codes. `early` has agents that may be used."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
         del arguments[0]
     try:
-        launch.main(arguments, obj=early, prog_name="launch", standalone_mode=False)
+        launch.main(arguments, obj=early or HeadStart(), prog_name="launch", standalone_mode=False)
     except ClusterFileError as error:
         leave(error.exit_code, str(error))  # file:line:column comes first in a line, where editors look for it
     except LaunchError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 from launcher import events
 from launcher.access import access
-from launcher.agent_process import AgentProcess
 from launcher.cluster import ClusterSpec, Task, dialled_at
 from launcher.cluster_file import Host
 from launcher.errors import HostError
+from launcher.head_start import HeadStart
 from launcher.host import BEATS_PER_LEASE, HostConnection, Inbox, receive
 from launcher.host_facts import VARIABLES, HostFacts, same_machines
 from launcher.reachability import LOOPBACK, Proof
@@ -43,18 +43,21 @@ class StopRequestedError(Exception):
 class Hosts:
     """One agent each, started together. Leaving the `with` block ends them, and whatever they still run."""
 
-    def __init__(self, hosts: Iterable[Host], inbox: Inbox, lease: float, early: AgentProcess | None = None) -> None:
-        """Connect. `early`: an agent of this machine that was started before."""
+    def __init__(self, hosts: Iterable[Host], inbox: Inbox, lease: float, early: HeadStart | None = None) -> None:
+        """Connect. `early` has agents that were started before; what of them is not wanted is ended."""
         self._inbox = inbox
         self._lease = lease
         self._hosts = tuple(hosts)
         self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
         self._brought: dict[str, tuple[str, Mapping[str, bytes]]] = {}
         self._answers = _Answers()
+        self._next_beat = 0.0
         self._connections = {host.name: self._connect(host, early) for host in self._hosts}
+        if early is not None:
+            early.end()
 
-    def _connect(self, host: Host, early: AgentProcess | None = None) -> HostConnection:
-        way = access(host, self._lease, early if host.is_local else None)
+    def _connect(self, host: Host, early: HeadStart | None = None) -> HostConnection:
+        way = access(host, self._lease, early)
         connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate)
         connection.hello(self._lease, VARIABLES)
         return connection
@@ -89,7 +92,7 @@ class Hosts:
         """
         until = time.monotonic() + timeout
         self._renew_lost()
-        word = secrets.token_hex(8)
+        word = os.urandom(8).hex()
         self._answers.ports.clear()
         for host in self._hosts:
             first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
@@ -158,7 +161,10 @@ class Hosts:
             connection.stop(signal, grace)
 
     def beat(self) -> None:
-        """Renew every agent's lease, and give up on those that have been silent for as long as that."""
+        """Renew every agent's lease when it is time, and give up on those that have been silent for as long."""
+        if time.monotonic() < self._next_beat:
+            return
+        self._next_beat = time.monotonic() + self._lease / BEATS_PER_LEASE
         for connection in self._connections.values():
             if connection.silence > self._lease:
                 silence = f"no sign of life for {self._lease:g} s (timeouts.lease)"

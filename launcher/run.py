@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from launcher import events
 from launcher.agent.processes import PR_SET_CHILD_SUBREAPER, kill_descendants, prctl
-from launcher.agent_process import AgentProcess
 from launcher.cluster_file import ClusterFile
 from launcher.errors import EXIT_DONE
+from launcher.head_start import HeadStart
 from launcher.host import Inbox
 from launcher.hosts import Hosts
 from launcher.request import Request, requested_cluster
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run(request: Request, early: AgentProcess | None = None) -> int:
+def run(request: Request, early: HeadStart | None = None) -> int:
     """Do what the command line asks, in a process of our own; return the exit code.
 
-    `early` is an agent of this machine that was started before.
+    `early` has agents that were started before.
 
     Raises:
         LaunchError: nothing was started, or a host failed before any worker was.
@@ -58,7 +58,7 @@ def planned(file: ClusterFile, request: Request) -> str:
 
 
 def launch(
-    file: ClusterFile, request: Request, early: AgentProcess | None = None, *, adopt_orphans: bool = False
+    file: ClusterFile, request: Request, early: HeadStart | None = None, *, adopt_orphans: bool = False
 ) -> RunResult:
     """Run a cluster file to its end: start, watch, stop, restart, and say how it went.
 

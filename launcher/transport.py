@@ -20,6 +20,14 @@ AGENT_MODULES = tuple(
 )
 """In the order in which they are needed; `main` of the last one runs the agent."""
 
+SSH = "ssh"
+"""The system's, with the user's own configuration."""
+CONNECT_TIMEOUT = 10.0
+LEASE = 15.0
+"""Seconds; what a cluster file means that does not say."""
+UNANSWERED = 3
+"""How many of ssh's own signs of life may stay unanswered before it takes the connection for dead."""
+
 BOOT = b"""\
 import marshal, os, sys
 if sys.version_info < (3, 9):
@@ -75,9 +83,29 @@ def over_ssh(options: Sequence[str]) -> Transport:
     """Run it on the host by its `python3`, through the system's ssh with these options."""
 
     def transport(host: str, arguments: Sequence[str]) -> list[str]:
-        return ["ssh", *options, "--", host, f"exec {shlex.join(['python3', '-I', '-S', *arguments])}"]
+        return [SSH, *options, "--", host, f"exec {shlex.join(['python3', '-I', '-S', *arguments])}"]
 
     return transport
+
+
+def ssh_options(connect_timeout: float = CONNECT_TIMEOUT, lease: float = LEASE) -> list[str]:
+    """What we ask of ssh beside the user's configuration. They stand behind the options of the cluster file, which win.
+
+    - No question is asked (BatchMode); an unknown host key is an error, unless the user's configuration accepts it.
+    - A connection that somebody else shares (ControlPath) is used, and none is left behind for others.
+    - Nothing but the agent runs there: no terminal, no forwarding, no RemoteCommand of the user's.
+    """
+    wanted = {
+        "BatchMode": "yes",
+        "ConnectTimeout": str(max(1, round(connect_timeout))),
+        "ServerAliveInterval": str(max(1, round(lease / UNANSWERED))),
+        "ServerAliveCountMax": str(UNANSWERED),
+        "ControlMaster": "no",
+        "RemoteCommand": "none",
+        "ClearAllForwardings": "yes",
+        "LogLevel": "INFO",
+    }
+    return ["-T", "-x", *(word for key, value in wanted.items() for word in ("-o", f"{key}={value}"))]
 
 
 def agent_argv(host: str, transport: Transport = local) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from launcher.cluster import Task, number_tasks
 from launcher.errors import UsageError
+from launcher.transport import CONNECT_TIMEOUT, LEASE
 
 if TYPE_CHECKING:
     from launcher.cluster_file.value_structures import Entries
@@ -33,7 +34,7 @@ class Ssh:
     """How a host is reached, beside the user's own ssh configuration."""
 
     config: str | None = None
-    connect_timeout: float = 10.0
+    connect_timeout: float = CONNECT_TIMEOUT
     """Seconds."""
     options: tuple[str, ...] = ()
     """A host's own come first: ssh takes the first of two that contradict each other."""
@@ -88,7 +89,7 @@ class Timeouts:
     """Between the first signal and SIGKILL while the gang is whole."""
     failure_grace: float = 2.0
     """The same once a member of the gang is gone: nobody can save any more."""
-    lease: float = 15.0
+    lease: float = LEASE
     """An agent that does not hear from the launcher for this long stops its workers."""
 
 

@@ -23,6 +23,7 @@ LAUNCHER = """
     run_directory.chief_files run_directory.event_log run_directory.remote_logs
     failure run_directory console host free_ports reachability
     plan request access host_facts
+    head_start
     agent_process ssh_complaint
     cluster_file
     cluster_file.keys

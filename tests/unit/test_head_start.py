@@ -1,0 +1,62 @@
+"""Which agents are started on a guess: those that the run is going to want, or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launcher.access import access
+from launcher.cluster_file import read_cluster_file
+from launcher.head_start import likely_agents, named_hosts
+
+FILES = {
+    "a list": "hosts:\n  - host: gpu-a\n  - host: me@gpu-b\n    workers: 2\n",
+    "one line": "hosts: [{host: gpu-a}, {workers: 2, host: me@gpu-b}]",
+    "JSON": '{"hosts": [{"host": "gpu-a"}, {"host": "me@gpu-b"}]}',
+    "comments": "# host: gpu-x\nhosts:\n  - host: gpu-a # - host: gpu-y\n  - {host: me@gpu-b}\n",
+    "this machine too": "hosts: [{host: localhost}, {host: gpu-a}]",
+    "options of ssh": "hosts: [{host: gpu-a}]\nssh: {connect_timeout: 3s}\n",
+    "options of one host": "hosts: [{host: gpu-a, ssh: {options: [-4]}}, {host: localhost}]\n",
+    "another lease": "hosts: [{host: gpu-a}]\ntimeouts: {lease: 1m}\n",
+}
+
+
+@pytest.mark.parametrize("text", FILES.values(), ids=FILES)
+def test_a_guess_is_exactly_what_the_run_will_want_or_is_not_made(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    file = read_cluster_file(path)
+    wanted = [tuple(access(host, file.timeouts.lease).argv) for host in file.hosts]
+
+    guesses = likely_agents(["--cluster", str(path)])
+
+    assert set(guesses) <= set(wanted)
+    if "ssh" not in text and "lease" not in text:
+        assert guesses == wanted
+
+
+@pytest.mark.parametrize("option", [["-c", "{}"], ["-c{}"], ["--cluster", "{}"], ["--cluster={}"]])
+def test_the_cluster_file_is_found_however_it_is_given(tmp_path: Path, option: list[str]) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("hosts: [{host: gpu-a}]")
+
+    assert named_hosts([word.format(path) for word in option]) == ["gpu-a"]
+
+
+@pytest.mark.parametrize("option", ["--help", "--dry-run", "--version"])
+def test_what_starts_nothing_starts_no_agent(option: str) -> None:
+    assert likely_agents(["--workers", "2", option]) == []
+
+
+def test_an_option_of_the_command_is_none_of_ours() -> None:
+    assert len(likely_agents(["--workers", "2", "--", "train", "--help"])) == 1
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"], ids=["missing", "no text"])
+def test_a_file_that_cannot_be_read_is_left_to_who_tells_of_it(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "c.yaml"
+    if content is not None:
+        path.write_bytes(content)
+
+    assert likely_agents(["--cluster", str(path)]) == []
