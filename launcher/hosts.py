@@ -114,7 +114,7 @@ class Hosts:
     def _proven_addresses(self, word: str, until: float, observe: Observer) -> Mapping[str, str]:
         if len(self._hosts) == 1:
             return {host.name: host.address or LOOPBACK for host in self._hosts}
-        for one, other in same_machines(self._answers.facts):
+        for one, other in same_machines({host.name: self._answers.facts[host.name] for host in self._hosts}):
             raise HostError(f"{one} and {other} are the same machine: list it once, with all of its workers")
         proof = Proof(self._hosts, self._answers.facts, self._answers.ports, word)
         while targets := proof.targets():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 
@@ -56,12 +57,8 @@ def ipv4_addresses() -> list[str]:
 
 def ipv6_addresses() -> list[str]:
     """This host's own IPv6 addresses that others can dial: neither loopback nor of one link only."""
-    found = []
-    for line in lines_of("/proc/net/if_inet6"):
-        digits, _, _, scope = line.split()[:4]
-        if scope == "00":
-            found.append(":".join(digits[at : at + 4] for at in range(0, 32, 4)))
-    return found
+    entries = [line.split() for line in lines_of("/proc/net/if_inet6")]
+    return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(entry[0])) for entry in entries if entry[3] == "00"]
 
 
 def lines_of(path: str) -> Iterator[str]:

@@ -15,9 +15,23 @@ def write_files(root: str, files: list[list[object]], body: bytes) -> None:
     for name, size in files:
         assert isinstance(name, str)
         assert isinstance(size, int)
-        path = os.path.join(os.path.expanduser(root), name)
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(f"{path}.new", "wb") as file:
-            file.write(body[at : at + size])
-        os.replace(f"{path}.new", path)
+        write_file(os.path.join(os.path.expanduser(root), name), body[at : at + size])
         at += size
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        OSError: with the path in it, whatever went wrong.
+    """
+    unfinished = f"{path}.new"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(unfinished, "wb") as file:
+            file.write(data)
+        os.replace(unfinished, path)
+    except OSError as error:
+        if os.path.exists(unfinished):
+            os.unlink(unfinished)
+        raise OSError(error.errno, error.strerror, path) from error

@@ -123,7 +123,8 @@ def cluster(tmp_path: Path) -> Callable[..., tuple[str, str]]:
     ) -> tuple[str, str]:
         each = [{"host": host.name, "workers": 1} if isinstance(host, Host) else dict(host) for host in hosts]
         path = tmp_path / "cluster.yaml"
-        path.write_text(json.dumps({"hosts": each, "timeouts": {**SHORT, **(timeouts or {})}, **keys}))
+        file = {"hosts": each, "timeouts": {**SHORT, **(timeouts or {})}, **keys}
+        path.write_text(json.dumps(file, ensure_ascii=False))  # which is YAML, too
         return "--cluster", str(path)
 
     return write

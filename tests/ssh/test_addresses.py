@@ -1,0 +1,102 @@
+"""What the workers dial is found, and proven by all other hosts before anything starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from launching import Launch
+from rig import Host, Rig
+from rig.cable import HAS_IPV6
+
+Start = Callable[..., Launch]
+Cluster = Callable[..., tuple[str, str]]
+Hosts = tuple[Host, ...]
+
+TELL = ("--", "sh", "-c", 'echo "$TF_CONFIG"')
+
+
+def addresses(started: Launch) -> list[str]:
+    """Of the workers, without their ports."""
+    assert started.succeeded()
+    config = json.loads(started.log("worker-0"))
+    return [address.rpartition(":")[0] for address in config["cluster"]["worker"]]
+
+
+def test_several_workers_share_the_address_of_their_host(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    started = launch(*cluster({"host": "host1", "workers": 2}, {"host": "host2", "workers": 2}), *TELL)
+
+    assert addresses(started) == ["10.77.0.11", "10.77.0.11", "10.77.0.12", "10.77.0.12"]
+
+
+def test_the_launching_machine_may_be_one_of_the_hosts(launch: Start, cluster: Cluster, hosts: Hosts, rig: Rig) -> None:
+    started = launch(*cluster({"host": "localhost"}, {"host": "host1"}, {"host": "host2"}), *TELL)
+
+    assert addresses(started) == [rig.login.addresses[0], "10.77.0.11", "10.77.0.12"]
+
+
+def test_ipv6_addresses_of_the_cluster_file_stand_in_brackets(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    assert HAS_IPV6
+    pairs = [{"host": host.name, "address": host.addresses[1]} for host in hosts[:2]]
+    started = launch(*cluster(*pairs), *TELL)
+
+    assert addresses(started) == ["[fd77::11]", "[fd77::12]"]
+
+
+NO_IPV4 = """
+add table ip cut
+add chain ip cut in {{ type filter hook input priority 0; }}
+add rule ip cut in ip saddr {} drop
+"""
+
+
+@pytest.fixture
+def no_ipv4_from_host2_to_host1(hosts: Hosts) -> Iterator[None]:
+    hosts[0].run(["nft", NO_IPV4.format(hosts[1].addresses[0])], user="root")
+    yield
+    hosts[0].run(["nft", "delete table ip cut"], user="root")
+
+
+@pytest.mark.usefixtures("no_ipv4_from_host2_to_host1")
+def test_another_address_is_found_where_the_first_is_not_reached(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    started = launch(*cluster(*hosts[:2]), *TELL)
+
+    assert addresses(started) == ["[fd77::11]", "[fd77::12]"]
+
+
+def test_a_port_that_is_blocked_between_two_hosts_only_is_told_with_both(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    ports = {host.name: 21000 + n for n, host in enumerate(hosts)}
+    hosts[0].block(hosts[1], ports["host1"])
+    pairs = [
+        {"host": name, "ports": port, "address": f"10.77.0.{11 + n}"} for n, (name, port) in enumerate(ports.items())
+    ]
+    started = launch(*cluster(*pairs), *TELL)
+
+    assert started.wait() == 3
+    assert "host2 cannot reach host1 at 10.77.0.11, port 21000: no answer in 3 s" in started.stderr
+    assert "host3 cannot" not in started.stderr
+    assert "open that port in the firewall" in started.stderr
+
+
+def test_an_address_at_which_another_machine_answers_is_refused(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    pairs = [
+        {"host": "host1", "ports": 21000, "address": "10.77.0.13"},
+        {"host": "host2"},
+        {"host": "host3", "ports": 21000},
+    ]
+    started = launch(*cluster(*pairs), *TELL)
+
+    assert started.wait() == 3
+    assert (
+        "host2 cannot reach host1 at 10.77.0.13, port 21000: something else answers at this address" in started.stderr
+    )
+
+
+def test_one_machine_under_two_names_is_told(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    started = launch(*cluster({"host": "host1"}, {"host": "root@host1"}), *TELL)
+
+    assert started.wait() == 3
+    assert "host1 and root@host1 are the same machine: list it once, with all of its workers" in started.stderr

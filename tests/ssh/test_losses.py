@@ -1,0 +1,149 @@
+"""Whatever dies, is cut or freezes: both sides notice, the user is told, and nothing is left on any host."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import pytest
+from launching import Launch, await_true
+from rig import Host
+
+Start = Callable[..., Launch]
+Cluster = Callable[..., tuple[str, str]]
+Hosts = tuple[Host, ...]
+
+DEAF = "trap '' TERM; while :; do sleep 1; done"
+STAY = ("--", "sh", "-c", f'(setsid sh -c "{DEAF}" &) ; echo ready; {DEAF}')
+"""A worker that ignores SIGTERM, with a child that has left its session."""
+SAVE = "trap 'echo saved; exit 0' INT TERM; echo ready; while :; do sleep .1; done 2>/dev/null"
+SHORT_LEASE = {"lease": "2s"}
+
+
+@pytest.fixture
+def running(launch: Start, cluster: Cluster, hosts: Hosts) -> Launch:
+    """Two workers on two hosts, both ready, with a short lease."""
+    started = launch(*cluster(*hosts[:2], timeouts=SHORT_LEASE), *STAY)
+    started.await_log(b"ready", "worker-0", "worker-1")
+    return started
+
+
+def await_empty(*hosts: Host) -> None:
+    """Return once nothing of a run lives on them."""
+    await_true(
+        lambda: not any(host.processes() for host in hosts),
+        "the end of all processes",
+        lambda: [h.processes() for h in hosts],
+    )
+
+
+def named(host: Host, name: str) -> int:
+    """The number, on this machine, of a host's agent or guard."""
+    return next(process for process in host.processes() if process.name() == name).pid
+
+
+def test_a_killed_launcher_leaves_nothing_on_any_host(running: Launch, hosts: Hosts) -> None:
+    running.signal(signal.SIGKILL)
+
+    await_empty(*hosts)
+
+
+def test_a_frozen_launcher_leaves_nothing_after_the_lease(running: Launch, hosts: Hosts) -> None:
+    running.signal(signal.SIGSTOP)
+    await_empty(*hosts)
+    running.signal(signal.SIGCONT)
+
+    assert running.wait() == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_reaches_every_host(launch: Start, cluster: Cluster, hosts: Hosts, number: int) -> None:
+    started = launch(*cluster(*hosts), "--", "sh", "-c", SAVE)
+    started.await_log(b"ready", "worker-0", "worker-1", "worker-2")
+    started.signal(number)
+
+    assert started.wait() == 128 + number
+    assert all(started.log(f"worker-{n}").endswith(b"saved\n") for n in range(3))
+    assert not any(host.processes() for host in hosts)
+
+
+def test_a_worker_killed_on_its_host_is_the_root_cause(running: Launch, hosts: Hosts) -> None:
+    pid = next(event["pid"] for event in running.events if event["type"] == "task_started" and event["host"] == "host2")
+    hosts[1].process(pid).kill()
+
+    assert running.wait() == 1
+    assert "worker 1 on host2 was killed by SIGKILL" in running.last_words
+    assert not any(host.processes() for host in hosts)
+
+
+@pytest.mark.parametrize("victim", ["launch-agent", "launch-guard"])
+def test_a_killed_agent_or_guard_leaves_nothing(running: Launch, hosts: Hosts, victim: str) -> None:
+    next(process for process in hosts[1].processes() if process.name() == victim).kill()
+
+    assert running.wait() == 1
+    assert "host host2 was lost" in running.last_words
+    await_empty(*hosts)
+
+
+def test_a_killed_ssh_session_leaves_nothing(running: Launch, hosts: Hosts) -> None:
+    hosts[1].kill_ssh_sessions()
+
+    assert running.wait() == 1
+    assert "host host2 was lost" in running.last_words
+    await_empty(*hosts)
+
+
+def test_a_cut_link_is_noticed_on_both_sides(running: Launch, hosts: Hosts) -> None:
+    hosts[1].partition()
+
+    assert running.wait() == 1
+    assert "host host2 was lost: no sign of life for 2 s (timeouts.lease)" in running.last_words
+    await_empty(*hosts)
+
+
+def test_a_frozen_host_is_noticed_and_has_nothing_left_once_it_thaws(running: Launch, hosts: Hosts) -> None:
+    hosts[1].freeze()
+
+    assert running.wait() == 1
+    assert "host host2 was lost: no sign of life for 2 s (timeouts.lease)" in running.last_words
+    hosts[1].thaw()
+    await_empty(*hosts)
+
+
+def test_a_host_that_loses_its_power_is_told(running: Launch, hosts: Hosts) -> None:
+    hosts[1].crash()
+
+    assert running.wait() == 1
+    assert "host host2 was lost" in running.last_words
+    await_empty(*hosts[:1])
+
+
+def test_a_run_starts_again_after_its_host_came_back(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    again = {"max_restarts": 5, "backoff": "500ms"}
+    started = launch(
+        *cluster(*hosts[:2], timeouts=SHORT_LEASE, restart=again),
+        *("--", "sh", "-c", 'echo "attempt $LAUNCH_ATTEMPT"; [ "$LAUNCH_ATTEMPT" != 0 ] || while :; do sleep .1; done'),
+    )
+    started.await_log(b"attempt 0", "worker-0", "worker-1")
+    hosts[1].kill_ssh_sessions()
+
+    assert started.succeeded()
+    assert started.log("worker-1", attempt=1) == b"attempt 1\n"
+
+
+def test_a_worker_that_cannot_be_started_is_told_with_its_host(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    started = launch(*cluster(hosts[0], {"host": "host2", "workdir": "/nowhere"}), "--", "sleep", "1000")
+
+    assert started.wait() == 1
+    assert "worker 1 on host2 could not be started" in started.last_words
+    assert "/nowhere" in started.last_words
+
+
+def test_a_host_keeps_nothing_but_the_run_directory(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    before = hosts[0].files()
+    started = launch(*cluster(*hosts[:2]), "--", "true")
+    assert started.succeeded()
+
+    assert not [
+        path for path in set(hosts[0].files()) - set(before) if not path.startswith("/home/tb/.tf-launch/runs/")
+    ]
