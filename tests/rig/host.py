@@ -334,13 +334,17 @@ class Host:
             self.start_sshd()
 
     def _signal_all(self, number: signal.Signals) -> None:
-        self.run(f"kill -s {number.name} -- -1", "root")
+        self.run(f"kill -s {number.name} -- -1", "root", check=False)  # there may be none
 
     def clear(self) -> None:
-        """Mend whatever was broken."""
-        while self._mend:
-            _, mend = self._mend.popitem()
-            mend()
+        """Mend whatever was broken; a host that cannot be mended starts anew."""
+        try:
+            while self._mend:
+                _, mend = self._mend.popitem()
+                mend()
+        except RigError:
+            self.boot()
+            raise
 
     # ---- hosts differ
     @contextmanager
