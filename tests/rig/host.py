@@ -87,9 +87,10 @@ class Host:
     def make_directory(self, files: Mapping[str, str]) -> None:
         """Write its files and make its key, before its first start."""
         self.directory.mkdir()
+        self.directory.chmod(0o755)  # whatever the umask: the host's users read these files
         for name, text in files.items():
             (self.directory / name).write_text(text)
-        (self.directory / "shadow").chmod(0o600)
+            (self.directory / name).chmod(0o600 if name == "shadow" else 0o644)
         make_key(self._sshd.host_key, self.name)
 
     @property
@@ -387,6 +388,7 @@ class Host:
         programs = self.directory / "programs"
         if not programs.exists():
             programs.mkdir()
+            programs.chmod(0o755)
             for program in (*Path("/usr/bin").iterdir(), *Path("/bin").iterdir()):
                 if not program.name.startswith("python"):
                     with suppress(FileExistsError):

@@ -14,4 +14,5 @@ def built(name: str, into: Path, *options: str) -> Path:
     target = into / name
     if not target.exists():
         checked(["gcc", "-O2", *options, "-o", str(target), str(SOURCES / f"{name}.c")])
+        target.chmod(0o755)  # whatever the umask: the host's users load it
     return target

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rig.cable import address, set_up_switch
+from rig.cable import address, address_6, set_up_switch
 from rig.host import Host, LoginMachine, await_banners
 from rig.lab import Lab, RigError
 from rig.ssh_client import SshClient
@@ -41,9 +41,10 @@ class Rig:
         self.login = LoginMachine(self._lab.on_login_machine)
         self.hosts: tuple[Host, ...] = ()
         try:
-            names = {f"host{number}": address(number) for number in range(1, hosts + 1)}
-            self.ssh = SshClient(self._lab.directory, names)
-            self.hosts = tuple(Host(self._lab, number, self.ssh, disk) for number in range(1, hosts + 1))
+            numbers = range(1, hosts + 1)
+            addresses = {f"host{number}": (address(number), address_6(number)) for number in numbers}
+            self.ssh = SshClient(self._lab.directory, addresses)
+            self.hosts = tuple(Host(self._lab, number, self.ssh, disk) for number in numbers)
             files = {
                 "hosts": names_and_addresses(self.hosts),
                 "resolv.conf": "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from rig.requirements import found
 from rig.sshd import make_key
 
 FOR_ALL_HOSTS = """\
-Host host*
+Host host* {addresses}
     User tb
     IdentityFile "{directory}/id"
     IdentitiesOnly yes
@@ -32,30 +32,32 @@ exec {ssh} -F '{config}' "$@"
 class SshClient:
     """Its files lie in one directory."""
 
-    def __init__(self, directory: Path, addresses: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, hosts: Mapping[str, Sequence[str]]) -> None:
+        """Hosts are known by name and by each of their addresses; the name stands for the first."""
+        self._hosts = hosts
         self.config = directory / "ssh_config"
         self.known_hosts = directory / "known_hosts"
         self.public_key = directory / "id.pub"
         self.programs = directory / "programs"
         """A directory for PATH; its `ssh` reads `config`."""
         make_key(directory / "id", "rig")
-        each = [
-            f"Host {name}\n    HostName {address}\n    HostKeyAlias {name}\n" for name, address in addresses.items()
-        ]
-        self.config.write_text("".join(each) + FOR_ALL_HOSTS.format(directory=directory))
+        each = [f"Host {name}\n    HostName {first}\n    HostKeyAlias {name}\n" for name, (first, *_) in hosts.items()]
+        addresses = " ".join(address for all_of_one in hosts.values() for address in all_of_one)
+        self.config.write_text("".join(each) + FOR_ALL_HOSTS.format(directory=directory, addresses=addresses))
         self.programs.mkdir()
         (self.programs / "ssh").write_text(SSH.format(ssh=found("ssh"), config=self.config))
         (self.programs / "ssh").chmod(0o755)
 
     def know(self, public_keys: Mapping[str, Path]) -> None:
         """Write down these hosts' keys."""
-        self.known_hosts.write_text("".join(f"{name} {key.read_text()}" for name, key in public_keys.items()))
+        lines = [f"{','.join([name, *self._hosts[name]])} {key.read_text()}" for name, key in public_keys.items()]
+        self.known_hosts.write_text("".join(lines))
 
     @contextmanager
     def forgotten(self, name: str) -> Iterator[None]:
         """In the block the host is not known."""
         before = self.known_hosts.read_text()
-        others = (line for line in before.splitlines(keepends=True) if line.split()[0] != name)
+        others = (line for line in before.splitlines(keepends=True) if line.partition(",")[0] != name)
         with replaced(self.known_hosts, others):
             yield
 

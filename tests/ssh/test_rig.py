@@ -11,19 +11,25 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import ROOT, await_true
+from launching import PATIENCE, ROOT, await_true
 from rig import Host, Rig
 
 Hosts = tuple[Host, ...]
 Ssh = Callable[..., subprocess.CompletedProcess[str]]
-TOO_LONG = 0.3
-"""Seconds after which a connection counts as impossible; on one machine it takes a thousandth."""
+AT_ONCE = ("-o", "ConnectTimeout=1")
+SOON = 0.3
+"""Seconds in which a connection that is possible comes about, as a rule."""
 
 
-def reaches(host: Host, target: str, port: int = 22) -> bool:
-    """Whether a connection from the host succeeds."""
+def reaches(host: Host, target: str, port: int = 22, within: float = PATIENCE / 2) -> bool:
+    """Whether a connection from the host comes about."""
     connecting = f"exec 3<>/dev/tcp/{target}/{port}; read -r -n 4 -u 3"
-    return host.run(["timeout", str(TOO_LONG), "bash", "-c", connecting], check=False).returncode == 0
+    return host.run(["timeout", str(within), "bash", "-c", connecting], check=False).returncode == 0
+
+
+def is_cut_off(host: Host, target: str, port: int = 22) -> bool:
+    """Whether no connection from the host comes about."""
+    return not reaches(host, target, port, SOON)
 
 
 @pytest.fixture
@@ -31,7 +37,7 @@ def ssh(rig: Rig, environment: dict[str, str], hosts: Hosts) -> Ssh:
     """Run a command on a host over ssh, from the login machine."""
 
     def run(host: Host, command: str, *options: str) -> subprocess.CompletedProcess[str]:
-        words = [*rig.login.words, "ssh", "-o", "ConnectTimeout=1", *options, host.name, command]
+        words = [*rig.login.words, "ssh", *options, "-o", f"ConnectTimeout={PATIENCE:.0f}", host.name, command]
         return subprocess.run(words, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
     return run
@@ -110,6 +116,12 @@ def test_the_checkout_is_not_there_but_its_python_is(hosts: Hosts) -> None:
     )
 
 
+def test_ssh_reaches_a_host_by_address(rig: Rig, hosts: Hosts, environment: dict[str, str]) -> None:
+    for address in hosts[1].addresses:
+        words = [*rig.login.words, "ssh", address, "hostname"]
+        assert subprocess.run(words, env=environment, capture_output=True, text=True).stdout == "host2\n"
+
+
 def test_ssh_reaches_a_host_by_name(hosts: Hosts, ssh: Ssh) -> None:
     assert ssh(hosts[1], "hostname; id -un").stdout == "host2\ntb\n"
     assert ssh(hosts[1], "id -un", "-l", "root").stdout == "root\n"
@@ -134,8 +146,8 @@ def test_what_is_started_on_the_login_machine_gets_the_signals(rig: Rig) -> None
 # ---- the network goes wrong
 def test_a_partition_is_silent_and_heals(hosts: Hosts, session: subprocess.Popen[str]) -> None:
     hosts[0].partition()
-    assert not reaches(hosts[1], "host1")
-    assert not reaches(hosts[0], "host2")
+    assert is_cut_off(hosts[1], "host1")
+    assert is_cut_off(hosts[0], "host2")
     assert hosts[0].run("cat /sys/class/net/eth0/carrier").stdout == "1\n"
     assert session.poll() is None
 
@@ -146,10 +158,10 @@ def test_a_partition_is_silent_and_heals(hosts: Hosts, session: subprocess.Popen
 def test_an_unplugged_host_sees_it(hosts: Hosts) -> None:
     hosts[0].unplug()
     assert hosts[0].run("cat /sys/class/net/eth0/carrier").stdout == "0\n"
-    assert not reaches(hosts[1], "host1")
+    assert is_cut_off(hosts[1], "host1")
 
     hosts[0].plug()
-    await_true(lambda: reaches(hosts[1], "host1"), "the host is back")
+    assert reaches(hosts[1], "host1")
 
 
 def test_a_rate_is_kept(hosts: Hosts, ssh: Ssh) -> None:
@@ -166,24 +178,24 @@ def test_a_delay_is_kept(hosts: Hosts) -> None:
     start = time.monotonic()
     assert reaches(hosts[1], "host1")
 
-    assert time.monotonic() - start > 0.14, "a connection, and then sshd's greeting, take two ways each"
+    assert time.monotonic() - start > 0.13, "a connection, and then sshd's greeting, take two ways each"
 
 
-@pytest.mark.parametrize("loss", [1.0, 0.2])
+@pytest.mark.parametrize("loss", [1.0, 0.05])
 def test_packets_are_lost(hosts: Hosts, ssh: Ssh, loss: float) -> None:
     hosts[0].impair(loss=loss)
     assert reaches(hosts[1], "host3")
     if loss == 1:
-        assert not reaches(hosts[1], "host1")
+        assert is_cut_off(hosts[1], "host1")
         hosts[0].impair()
 
-    assert ssh(hosts[0], "head -c 100000 /dev/zero", "-o", "ConnectTimeout=30").stdout == "\0" * 100_000
+    assert ssh(hosts[0], "head -c 100000 /dev/zero").stdout == "\0" * 100_000
 
 
 def test_one_host_is_blocked_from_one_other(hosts: Hosts) -> None:
     hosts[0].block(hosts[1])
-    assert not reaches(hosts[0], "host2")
-    assert not reaches(hosts[1], "host1-v6")
+    assert is_cut_off(hosts[0], "host2")
+    assert is_cut_off(hosts[1], "host1-v6")
     assert reaches(hosts[0], "host3")
     assert reaches(hosts[1], "host3")
 
@@ -195,7 +207,7 @@ def test_one_port_is_blocked(hosts: Hosts) -> None:
     with hosts[1].sshd_options("Port 22", "Port 2222"):
         hosts[0].block(hosts[1], 2222)
 
-        assert not reaches(hosts[0], "host2", 2222)
+        assert is_cut_off(hosts[0], "host2", 2222)
         assert reaches(hosts[0], "host2", 22)
 
 
@@ -207,7 +219,7 @@ def test_a_crash_is_silent_and_the_host_comes_back_empty(
     hosts[0].crash()
     assert not hosts[0].is_up
     assert hosts[0].processes() == []
-    assert not reaches(hosts[1], "host1")
+    assert is_cut_off(hosts[1], "host1")
     assert session.poll() is None
 
     hosts[0].boot()
@@ -219,7 +231,7 @@ def test_a_crash_is_silent_and_the_host_comes_back_empty(
 def test_a_frozen_host_stands_still(hosts: Hosts, session: subprocess.Popen[str]) -> None:
     hosts[0].freeze()
     assert {process.status() for process in hosts[0].processes()} == {psutil.STATUS_STOPPED}
-    assert not reaches(hosts[1], "host1")
+    assert is_cut_off(hosts[1], "host1")
 
     hosts[0].thaw()
     assert repeats(session, "still there\n")
@@ -245,7 +257,7 @@ def test_a_clock_goes_wrong(hosts: Hosts, ssh: Ssh, seconds: int) -> None:
 def test_ssh_sessions_are_killed(hosts: Hosts, ssh: Ssh, session: subprocess.Popen[str]) -> None:
     hosts[0].kill_ssh_sessions()
 
-    assert session.wait(30) == 255
+    assert session.wait(PATIENCE) == 255
     assert ssh(hosts[0], "hostname").stdout == "host1\n"
 
 
@@ -271,7 +283,7 @@ def test_everything_that_is_wrong_is_cleared(hosts: Hosts) -> None:
     host.unplug()
     host.clear()
 
-    await_true(lambda: reaches(other, "host1"), "the host is back")
+    assert reaches(other, "host1")
     host.write("/tmp/x", b"x")
 
 
@@ -318,7 +330,7 @@ def test_a_host_is_not_known_or_shows_another_key(hosts: Hosts, ssh: Ssh) -> Non
 def test_a_host_is_behind_another_one(hosts: Hosts, ssh: Ssh) -> None:
     with hosts[1].behind(hosts[0]):
         assert ssh(hosts[1], "hostname").stdout == "host2\n"
-        assert ssh(hosts[1], "hostname", "-o", "ProxyJump=none").returncode == 255
+        assert ssh(hosts[1], "hostname", "-o", "ProxyJump=none", *AT_ONCE).returncode == 255
 
 
 # ---- nothing is left
@@ -375,5 +387,5 @@ def test_two_rigs_never_meet(rig: Rig, hosts: Hosts) -> None:
         other.hosts[0].write("/tmp/here", b"x")
 
         assert hosts[0].files() == []
-        assert not reaches(other.hosts[0], "10.77.0.13")
+        assert is_cut_off(other.hosts[0], "10.77.0.13")
         assert reaches(hosts[0], "10.77.0.13")
