@@ -95,7 +95,7 @@ class Cable:
     def unlimit(self) -> None:
         """As much passes as can."""
         for where, card in ((self._lab.on_login_machine, self._end), (self._in_host, "eth0")):
-            checked([*where, "tc", "qdisc", "delete", "dev", card, "root"])
+            checked([*where, "tc", "qdisc", "replace", "dev", card, "root", "noqueue"])
 
     def impair(self, delay_ms: float = 0.0, jitter_ms: float = 0.0, loss: float = 0.0) -> None:
         """In each direction a packet takes `delay_ms`, give or take `jitter_ms`, and the part `loss` of them is lost.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -32,7 +33,6 @@ for address; do
     until timeout 1 bash -c 'exec 3<>"/dev/tcp/$0/22" && read -r -n 4 -u 3' "$address" 2>/dev/null; do sleep 0.01; done
 done
 """
-STOPPED = {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE}
 
 
 def await_true(condition: Callable[[], object], what: str) -> None:
@@ -137,6 +137,8 @@ class Host:
 
     def crash(self) -> None:
         """It loses its power: no packet leaves it any more, and all of its processes are gone."""
+        if not self.is_up:
+            return
         self._cable.cut()
         psutil.Process(self._pid).kill()
         self.close()
@@ -144,8 +146,7 @@ class Host:
 
     def boot(self) -> None:
         """It comes back, with its name, address and key and an empty disk."""
-        if self.is_up:
-            self.crash()
+        self.crash()
         self.close()
         self._cable.remove()
         self._mend = {}
@@ -209,7 +210,7 @@ class Host:
         for pid in psutil.pids():
             with suppress(OSError, psutil.NoSuchProcess):
                 process = psutil.Process(pid)
-                if Path(f"/proc/{pid}/ns/pid").readlink() == namespace and process.status() != psutil.STATUS_ZOMBIE:
+                if Path(f"/proc/{pid}/ns/pid").readlink() == namespace and not has_ended(process):
                     found.append(process)
         return found
 
@@ -259,13 +260,16 @@ class Host:
             del self._mend["impair"]
 
     def block(self, other: Host | LoginMachine, *ports: int) -> None:
-        """Packets between the host and one other vanish; where ports are named, those from or to one of these ports."""
+        """Packets between the host and one other vanish; where ports are named, those from or to one of these ports.
+
+        Once more blocks more.
+        """
         self._mend["block"] = self.unblock
         self._nft(blocking(other.addresses, ports))
 
     def unblock(self) -> None:
         """Let everything pass again that `block` has stopped."""
-        self._nft("delete table inet rig")
+        self._nft("add table inet rig\ndelete table inet rig\n")
         self._mend.pop("block", None)
 
     def _nft(self, commands: str) -> None:
@@ -277,7 +281,7 @@ class Host:
         self._mend["freeze"] = self.thaw
         self._signal_all(signal.SIGSTOP)
         others = [process for process in self._all_processes() if process.pid != self._pid]
-        await_true(lambda: all(status(process) in STOPPED for process in others), f"{self} stands still")
+        await_true(lambda: all(map(stands_still, others)), f"{self} stands still")
 
     def thaw(self) -> None:
         self._signal_all(signal.SIGCONT)
@@ -308,30 +312,30 @@ class Host:
     def kill_ssh_sessions(self) -> None:
         """Every ssh connection to the host breaks; sshd takes new ones."""
         for process in self._all_processes():
-            if is_sshd(process) and pid_on_host(process) != self._sshd.pid:
+            if is_sshd(process) and not self._listens(process):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
 
     def stop_sshd(self) -> None:
         """No new ssh connection: nobody listens. Those that are there stay."""
         self._mend["sshd"] = self.start_sshd
-        pid = self._sshd.pid
-        if pid is not None:
-            process = self.process(pid)
-            process.kill()
-            await_true(
-                lambda: not process.is_running() or status(process) == psutil.STATUS_ZOMBIE, f"{self}: sshd ends"
-            )
+        for process in self._all_processes():
+            if self._listens(process):
+                process.kill()
+                await_true(partial(has_ended, process), f"{self}: sshd ends")
 
     def start_sshd(self) -> None:
+        self.stop_sshd()
         self._sshd.write_files()
         self.run([path_of_sshd(), "-f", "/run/rig/sshd_config", "-E", "/run/rig/sshd.log"], "root")
         await_true(lambda: self._sshd.pid, f"{self}: sshd listens")
         self._mend.pop("sshd", None)
 
+    def _listens(self, process: psutil.Process) -> bool:
+        return is_sshd(process) and pid_on_host(process) == self._sshd.pid
+
     def _restart_sshd(self) -> None:
         if self.is_up:
-            self.stop_sshd()
             self.start_sshd()
 
     def _signal_all(self, number: signal.Signals) -> None:
@@ -462,9 +466,14 @@ def pid_on_host(process: psutil.Process) -> int | None:
     return None
 
 
-def status(process: psutil.Process) -> str:
-    """Its state; that of one that has gone is a zombie's."""
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it runs no more, though its parent may not have asked for its end yet."""
     try:
-        return process.status()
+        return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
-        return psutil.STATUS_ZOMBIE
+        return True
+
+
+def stands_still(process: psutil.Process) -> bool:
+    """Whether it is stopped, or has ended."""
+    return has_ended(process) or process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from launching import PATIENCE, ROOT, await_true
 from rig import Host, Rig
+from rig.host import has_ended
 
 Hosts = tuple[Host, ...]
 Ssh = Callable[..., subprocess.CompletedProcess[str]]
@@ -338,19 +339,24 @@ def test_a_host_is_behind_another_one(hosts: Hosts, ssh: Ssh) -> None:
 def rig_by_hand(*command: str) -> Iterator[subprocess.Popen[str]]:
     """A rig of two hosts in a process of its own, which runs `command` on the login machine."""
     words = [sys.executable, "-m", "rig", "2", "--", *command]
-    with subprocess.Popen(words, cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, cwd=ROOT / "tests", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def has_ended(process: psutil.Process) -> bool:
-    """Whether it runs no more, though nobody may have asked how it ended."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+def test_a_fault_by_hand() -> None:
+    down = "fault host1 block host2 22; fault host1 crash; ssh -o ConnectTimeout=1 host1 hostname"
+    up = "fault host1 boot; ssh host1 hostname"
+    with rig_by_hand("sh", "-c", f"{down}; {up}; fault host1 explode") as process:
+        said, complaints = process.communicate()
+    assert said == "host1\n"
+    assert "timed out" in complaints
+    assert "usage: fault HOST" in complaints
+    assert process.returncode == 1
 
 
 def test_by_hand() -> None:
@@ -362,23 +368,23 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("victim", ["the process that started it", "the lab"])
 def test_nothing_is_left_of_a_rig_that_is_killed(victim: str) -> None:
-    with rig_by_hand(
-        "sh",
-        "-c",
-        "ssh host1 'setsid sleep 1000 >/dev/null 2>&1 & echo started'; echo $RIG_SSH_CONFIG; exec sleep 1000",
-    ) as process:
+    on_host = "setsid sleep 1000 >/dev/null 2>&1 & echo started"
+    with rig_by_hand("sh", "-c", f"ssh host1 '{on_host}'; echo $RIG_SSH_CONFIG; exec sleep 1000") as process:
         assert process.stdout
-        process.stdout.readline()
+        assert process.stdout.readline() == "started\n"
         directory = Path(process.stdout.readline()).parent
-        processes = psutil.Process(process.pid).children(recursive=True)
-        assert {"sshd", "sleep", "unshare"} <= {each.name() for each in processes}
+        children = psutil.Process(process.pid).children()
+        (lab,) = (child for child in children if str(directory) in child.cmdline())
+        (command,) = (child for child in children if not any(str(directory) in word for word in child.cmdline()))
+        of_the_rig = [each for child in children for each in (child, *child.children(recursive=True))]
+        assert len(of_the_rig) > 10
         if victim == "the lab":
-            next(each for each in processes if each.name() == "bash" and "-c" in each.cmdline()).kill()
-            processes = [each for each in processes if each.name() != "sleep" or each.ppid() != process.pid]
+            lab.children(recursive=True)[-1].kill()
+            of_the_rig.remove(command)
         else:
             process.kill()
 
-        await_true(lambda: all(map(has_ended, processes)), "the end of all its processes")
+        await_true(lambda: all(map(has_ended, of_the_rig)), "the end of all its processes")
         await_true(lambda: not directory.exists(), "its directory is removed")
 
 
