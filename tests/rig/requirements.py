@@ -27,6 +27,13 @@ PACKAGES = {
 NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--propagation", "private")
 IN_A_NEW_USER_NAMESPACE = ("--user", "--map-root-user", "--map-auto")
 
+TRIAL = "mount -t tmpfs tmpfs /run && mount -t proc proc /proc && mount -t sysfs sysfs /sys"
+RIGHTS_OF_ROOT = "the right to make namespaces and to mount (in a container: --privileged)"
+RIGHTS_OF_A_USER = (
+    "root, or user namespaces and a range of other users' numbers "
+    "(usermod --add-subuids 100000-165535 --add-subgids 100000-165535 NAME)"
+)
+
 
 def unshare() -> tuple[str, ...]:
     """The command that runs another as root of a sealed part of the machine."""
@@ -49,9 +56,7 @@ def missing() -> str | None:
     absent = {program: package for program, package in needed.items() if not found(program)}
     if absent:
         return f"the rig needs {', '.join(absent)}: apt-get install {' '.join(sorted(set(absent.values())))}"
-    tried = subprocess.run(
-        [*unshare(), "mount", "-t", "tmpfs", "tmpfs", "/run"], capture_output=True, text=True, env={"PATH": PATH}
-    )
+    tried = subprocess.run([*unshare(), "sh", "-c", TRIAL], capture_output=True, text=True, env={"PATH": PATH})
     if tried.returncode:
-        return f"the rig needs root, or newuidmap, a line in /etc/subuid and user namespaces: {tried.stderr.strip()}"
+        return f"the rig needs {RIGHTS_OF_ROOT if os.geteuid() == 0 else RIGHTS_OF_A_USER}: {tried.stderr.strip()}"
     return None
