@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -82,12 +83,17 @@ def mark() -> Iterator[str]:
 
 
 @pytest.fixture
-def environment(tmp_path: Path, mark: str, rig: Rig) -> dict[str, str]:
-    """The environment of the launchers of a test. Its `ssh` is the rig's, which knows the hosts by name."""
+def environment(mark: str, rig: Rig) -> Iterator[dict[str, str]]:
+    """The environment of the launchers of a test, with a TMPDIR that must be empty again afterwards.
+
+    Its `ssh` is the rig's, which knows the hosts by name.
+    """
     own = {
         key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_", "COVERAGE_", "SSH_"))
     }
-    return {**own, **rig.environment, "PYTHONPATH": str(ROOT), MARK: mark}
+    with tempfile.TemporaryDirectory(prefix="tmp-") as temporary:  # pytest's are too deep for the name of a socket
+        yield {**own, **rig.environment, "PYTHONPATH": str(ROOT), "TMPDIR": temporary, MARK: mark}
+        assert not list(Path(temporary).iterdir())
 
 
 @pytest.fixture
