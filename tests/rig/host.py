@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,14 +13,22 @@ from pathlib import Path
 import psutil
 
 from rig.cable import Cable, address, address_6
+from rig.firewall import UNBLOCK, blocking
 from rig.lab import ENVIRONMENT, Lab, RigError, checked, namespaces_of
 from rig.native import built
+from rig.processes import (
+    PATIENCE,
+    await_true,
+    has_ended,
+    is_sshd,
+    pid_on_host,
+    processes_beside,
+    stands_still,
+)
 from rig.requirements import found
 from rig.ssh_client import SshClient, replaced
 from rig.sshd import Sshd, make_key, path_of_sshd
 
-PATIENCE = 30.0
-"""Seconds after which what the rig waits for is declared missing."""
 FIRST_PROCESS = Path(__file__).with_name("host.sh")
 NAMESPACES = ("net", "mount", "uts", "ipc", "pid")
 EMPTY_DISK = """
@@ -33,15 +40,6 @@ for address; do
     until timeout 1 bash -c 'exec 3<>"/dev/tcp/$0/22" && read -r -n 4 -u 3' "$address" 2>/dev/null; do sleep 0.01; done
 done
 """
-
-
-def await_true(condition: Callable[[], object], what: str) -> None:
-    """Return once the condition holds."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise RigError(f"never happened: {what}")
-        time.sleep(0.005)
 
 
 def await_banners(lab: Lab, hosts: Sequence[Host]) -> None:
@@ -73,6 +71,7 @@ class Host:
         self.directory = lab.directory / self.name
         """Files that the host sees as /run/rig."""
         self._lab, self._client, self._disk = lab, client, disk
+        self._login = LoginMachine(lab.on_login_machine)
         self._sshd = Sshd(self.directory)
         self._cable = Cable(lab, number, self.name)
         self._process: subprocess.Popen[str] | None = None
@@ -149,6 +148,7 @@ class Host:
         self.crash()
         self.close()
         self._cable.remove()
+        self._forget_skew()
         self._mend = {}
         self.start()
         self.connect()
@@ -203,16 +203,7 @@ class Host:
         raise RigError(f"{self} has no process {pid}")
 
     def _all_processes(self) -> list[psutil.Process]:
-        if not self.is_up:
-            return []
-        namespace = Path(f"/proc/{self._pid}/ns/pid").readlink()
-        found = []
-        for pid in psutil.pids():
-            with suppress(OSError, psutil.NoSuchProcess):
-                process = psutil.Process(pid)
-                if Path(f"/proc/{pid}/ns/pid").readlink() == namespace and not has_ended(process):
-                    found.append(process)
-        return found
+        return processes_beside(self._pid) if self.is_up else []
 
     def files(self) -> list[str]:
         """Every file that was put into /tmp, /var/tmp, /dev/shm or a home."""
@@ -269,7 +260,7 @@ class Host:
 
     def unblock(self) -> None:
         """Let everything pass again that `block` has stopped."""
-        self._nft("add table inet rig\ndelete table inet rig\n")
+        self._nft(UNBLOCK)
         self._mend.pop("block", None)
 
     def _nft(self, commands: str) -> None:
@@ -304,10 +295,13 @@ class Host:
         self._restart_sshd()
 
     def right_clock(self) -> None:
-        for name in ("LD_PRELOAD", "RIG_SKEW"):
-            self._sshd.environment.pop(name, None)
+        self._forget_skew()
         self._restart_sshd()
         self._mend.pop("clock", None)
+
+    def _forget_skew(self) -> None:
+        for name in ("LD_PRELOAD", "RIG_SKEW"):
+            self._sshd.environment.pop(name, None)
 
     def kill_ssh_sessions(self) -> None:
         """Every ssh connection to the host breaks; sshd takes new ones."""
@@ -343,6 +337,8 @@ class Host:
 
     def clear(self) -> None:
         """Mend whatever was broken; a host that cannot be mended starts anew."""
+        if not self.is_up:
+            self.boot()
         try:
             while self._mend:
                 _, mend = self._mend.popitem()
@@ -425,55 +421,9 @@ class Host:
     def behind(self, jump: Host) -> Iterator[None]:
         """In the block the login machine reaches the host through another one only, by ssh's ProxyJump."""
         with self._client.configured(self.name, f"ProxyJump {jump.name}"):
-            self.block(LoginMachine(()))
+            self.block(self._login)
             try:
                 yield
             finally:
-                self.unblock()
-
-
-def blocking(addresses: tuple[str, str], ports: Sequence[int]) -> str:
-    """The rules for `nft` that drop what comes from or goes to these addresses."""
-    which = ["" if not ports else f"th {side} {{ {', '.join(map(str, ports))} }}" for side in ("sport", "dport")]
-    rules = {
-        direction: [
-            f"{family} {end} {address} {ports} drop"
-            for family, address in zip(("ip", "ip6"), addresses, strict=True)
-            for ports in dict.fromkeys(which)
-        ]
-        for direction, end in (("input", "saddr"), ("output", "daddr"))
-    }
-    chains = [
-        f"chain {direction} {{ type filter hook {direction} priority 0;\n" + "\n".join(lines) + "\n}"
-        for direction, lines in rules.items()
-    ]
-    return "table inet rig {\n" + "\n".join(chains) + "\n}\n"
-
-
-def is_sshd(process: psutil.Process) -> bool:
-    """Whether it is sshd, be it the one that listens or one of a session."""
-    with suppress(psutil.Error):
-        return Path(process.exe()).name.startswith("sshd")
-    return False
-
-
-def pid_on_host(process: psutil.Process) -> int | None:
-    """Its number in the innermost namespace."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-            if line.startswith("NSpid:"):
-                return int(line.split()[-1])
-    return None
-
-
-def has_ended(process: psutil.Process) -> bool:
-    """Whether it runs no more, though its parent may not have asked for its end yet."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def stands_still(process: psutil.Process) -> bool:
-    """Whether it is stopped, or has ended."""
-    return has_ended(process) or process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}
+                if self.is_up:  # a host that comes back is not blocked
+                    self.unblock()

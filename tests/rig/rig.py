@@ -46,7 +46,7 @@ class Rig:
             self.ssh = SshClient(self._lab.directory, addresses)
             self.hosts = tuple(Host(self._lab, number, self.ssh, disk) for number in numbers)
             files = {
-                "hosts": names_and_addresses(self.hosts),
+                "hosts": names_and_addresses(self.login, self.hosts),
                 "resolv.conf": "",
                 "passwd": USER + Path("/etc/passwd").read_text(),
                 "group": GROUP + Path("/etc/group").read_text(),
@@ -93,9 +93,8 @@ class Rig:
         self.close()
 
 
-def names_and_addresses(hosts: Sequence[Host]) -> str:
+def names_and_addresses(login: LoginMachine, hosts: Sequence[Host]) -> str:
     """/etc/hosts of each host."""
-    login = LoginMachine(())
     machines = [("login", login.addresses), *((host.name, host.addresses) for host in hosts)]
     return "127.0.0.1 localhost\n::1 localhost\n" + "".join(
         f"{four} {name}\n{six} {name}-v6\n" for name, (four, six) in machines

@@ -65,7 +65,7 @@ class Sshd:
 
     def write_files(self) -> None:
         """The configuration; and no process id, so that its coming tells that sshd listens."""
-        environment = " ".join(f"{name}={value}" for name, value in self.environment.items())
+        environment = " ".join(f'"{name}={value}"' for name, value in self.environment.items())
         lines = [
             *self.options,
             *([f"SetEnv {environment}"] if environment else []),

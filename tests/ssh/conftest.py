@@ -41,21 +41,30 @@ def hosts(rig: Rig) -> Iterator[tuple[Host, ...]]:
     yield rig.hosts
     for host in rig.hosts:
         host.clear()
-    left = left_after(LAST_MOMENTS, lambda: {host: found for host in rig.hosts if (found := host.processes())})
+    left = left_after(LAST_MOMENTS, rig)
     for host in rig.hosts:
-        if host in left or not host.is_up:
+        if host in left:
             host.boot()
         host.empty_disk()
     assert not left
 
 
-def left_after(
-    seconds: float, find: Callable[[], dict[Host, list[psutil.Process]]]
-) -> dict[Host, list[psutil.Process]]:
-    """What is still found then; nothing as soon as there is nothing."""
+def left_after(seconds: float, rig: Rig) -> dict[Host, list[str]]:
+    """The command lines that are then still found on each host; none as soon as there are none."""
     deadline = time.monotonic() + seconds
-    while (found := find()) and time.monotonic() < deadline:
+    while (
+        left := {host: found for host in rig.hosts if (found := command_lines(host))}
+    ) and time.monotonic() < deadline:
         time.sleep(0.01)
+    return left
+
+
+def command_lines(host: Host) -> list[str]:
+    """Of all that runs there and is not the rig's."""
+    found = []
+    for process in host.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(" ".join(process.cmdline()))
     return found
 
 

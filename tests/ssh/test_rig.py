@@ -13,7 +13,7 @@ import psutil
 import pytest
 from launching import PATIENCE, ROOT, await_true
 from rig import Host, Rig
-from rig.host import has_ended
+from rig.processes import has_ended
 
 Hosts = tuple[Host, ...]
 Ssh = Callable[..., subprocess.CompletedProcess[str]]
