@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import FrameType
-from typing import NoReturn
 
 from launcher.head_start import HeadStart, likely_agents
+
+if False:  # names for type checkers only: typing costs start-up time
+    from types import FrameType
+    from typing import NoReturn
 
 STDERR = 2
 ENDING = (signal.SIGINT, signal.SIGTERM)

@@ -6,8 +6,8 @@ may be simple: it needs to be right for the files that people write, not for eve
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 from launcher.agent_process import AgentProcess
 from launcher.transport import agent_argv, local, over_ssh, ssh_options
@@ -17,11 +17,8 @@ LARGEST_FILE = 1 << 16
 """Bytes of a cluster file that are looked at."""
 MOST_GUESSES = 32
 """As many connections are made at a time (`hosts.CONNECTING_AT_ONCE`)."""
-_FILE = re.compile(r"(?:-c|--cluster)(?:=?(.+))?")
-_HOST = re.compile(r"""[-{,"'\s]host["']?\s*:\s*["']?([\w@.:-]+)""")
-_COMMENT = re.compile(r"(?m)(?:^|\s)#.*")
-_OTHER_OPTIONS = re.compile(r"\b(?:ssh|lease)[\"']?\s*:")
-"""With these in the file ssh is called in another way."""
+FILE_OPTIONS = ("--cluster", "-c")
+PUNCTUATION = str.maketrans(dict.fromkeys("{}[],\"'", " "))
 LOCALHOST = "localhost"
 
 
@@ -36,19 +33,35 @@ def likely_agents(arguments: Sequence[str]) -> list[tuple[str, ...]]:
 
 def named_hosts(arguments: Sequence[str]) -> list[str]:
     """The hosts of the cluster file, this machine where none is named, nothing where a glance is not enough."""
-    path = None
-    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
-        if found := _FILE.fullmatch(word):
-            path = found[1] or following
+    path = cluster_file(arguments)
     if path is None:
         return [LOCALHOST]
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - importing pathlib takes longer than all of this
-            text = _COMMENT.sub("", file.read(LARGEST_FILE))
+            words = list(words_of(file.read(LARGEST_FILE)))
     except (OSError, ValueError):
         return []  # whoever reads it in earnest tells what is wrong with it
-    hosts = list(dict.fromkeys(_HOST.findall(text)))[:MOST_GUESSES]
-    return [host for host in hosts if host == LOCALHOST] if _OTHER_OPTIONS.search(text) else hosts
+    hosts = list(dict.fromkeys(word for before, word in itertools.pairwise(words) if before == "host:"))
+    called_otherwise = {"ssh:", "lease:"} & set(words)
+    return [host for host in hosts[:MOST_GUESSES] if host == LOCALHOST or not called_otherwise]
+
+
+def cluster_file(arguments: Sequence[str]) -> str | None:
+    """The value of `--cluster`."""
+    path = None
+    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+        for option in FILE_OPTIONS:
+            if word == option:
+                path = following
+            elif word.startswith(option):
+                path = word[len(option) :].removeprefix("=")
+    return path
+
+
+def words_of(text: str) -> Iterator[str]:
+    """The words of a YAML text without comments; a colon stays with the word before it."""
+    for line in text.replace('":', ": ").splitlines():
+        yield from (" " + line).partition(" #")[0].translate(PUNCTUATION).split()
 
 
 class HeadStart:

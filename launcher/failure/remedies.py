@@ -11,12 +11,18 @@ PREEMPTED = 42
 """What TensorFlow's PreemptionCheckpointHandler exits with once it has saved."""
 
 _LESS_MEMORY = "use a smaller batch for each replica, or fewer workers on {host}"
-_FIND_FILE = "the file must be on {host} too: check `workdir` in the cluster file, and that the project is there"
+_FIND_FILE = "the file must be on {host} too: check `workdir` in the cluster file; `sync` sends a project"
 _BY_TEXT = (
     (
         r"(?:ModuleNotFoundError: |: )No module named '?(?P<name>[\w.]+)",
         "install {name} for {python} on {host}, or name another `python` or `workdir` for it in the cluster file",
     ),
+    (
+        r"cannot run (?P<name>\S*python\S*): No such file",
+        "name the Python of {host} that has TensorFlow as `python` in the cluster file; scripts/setup_host makes one",
+    ),
+    (r"cannot run \S+: No such file", "check the command's spelling, and `workdir` and PATH on {host}"),
+    (r"cannot enter the working directory", "make that directory on {host}, or name another `workdir` for it"),
     (
         r"Collective ops must be configured at program startup",
         "create the MultiWorkerMirroredStrategy before anything else that uses TensorFlow in the program",
