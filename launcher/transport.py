@@ -6,20 +6,16 @@ What is sent is the same everywhere: `opening()` over stdin, to a Python that wa
 from __future__ import annotations
 
 import marshal
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
-from importlib.util import MAGIC_NUMBER, find_spec
+from importlib.util import MAGIC_NUMBER
 
 Transport = Callable[[str, Sequence[str]], list[str]]
 
-AGENT_MODULES = tuple(
-    f"launcher.agent.{name}"
-    for name in ("framing", "processes", "facts", "ports", "reach", "support", "workers", "loop", "pair")
-)
-"""In the order in which they are needed; `main` of the last one runs the agent."""
-
+AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent")  # noqa: PTH100, PTH118, PTH120
 SSH = "ssh"
 """The system's, with the user's own configuration."""
 CONNECT_TIMEOUT = 10.0
@@ -32,6 +28,7 @@ BOOT = b"""\
 import marshal, os, sys
 if sys.version_info < (3, 9):
     raise SystemExit('tf-launch: the `python3` of this host is %d.%d; 3.9 or later is needed' % sys.version_info[:2])
+from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import MAGIC_NUMBER
 def read(length):
     data = b''
@@ -42,12 +39,26 @@ def read(length):
         data += more
     return data
 magic, code, text = (read(int(read(8))) for _ in range(3))
-for name, body in marshal.loads(code if magic == MAGIC_NUMBER else text):
-    module = sys.modules[name] = type(sys)(name)
-    exec(body if magic == MAGIC_NUMBER else compile(body, name, 'exec'), module.__dict__)
-module.main()
+modules = marshal.loads(code if magic == MAGIC_NUMBER else text)
+class Sent:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return ModuleSpec(name, Sent, is_package=not modules[name]) if name in modules else None
+    @staticmethod
+    def create_module(spec):
+        return None
+    @staticmethod
+    def exec_module(module):
+        body = modules[module.__name__]
+        if body:
+            code = marshal.loads(body) if magic == MAGIC_NUMBER else compile(body, module.__name__, 'exec')
+            exec(code, module.__dict__)
+modules.update({'launcher': b'', 'launcher.agent': b''})
+sys.meta_path.insert(0, Sent)
+from launcher.agent.pair import main
+main()
 """
-"""Reads the agent's modules from stdin (see `parcel`) and runs them."""
+"""Reads the agent's modules from stdin (see `parcel`) and runs it. A module costs time only where it is imported."""
 
 FIRST_WORDS = f'import os;d=b"";exec("while len(d)<{len(BOOT)}:d+=os.read(0,{len(BOOT)}-len(d))or os._exit(9)");exec(d)'
 """Reads `BOOT` from stdin and runs it. In single quotes every login shell, be it fish or csh, takes it as it is."""
@@ -55,21 +66,22 @@ FIRST_WORDS = f'import os;d=b"";exec("while len(d)<{len(BOOT)}:d+=os.read(0,{len
 
 def opening() -> bytes:
     """All that makes an agent of a Python that was started with `FIRST_WORDS`; what follows are frames."""
-    return BOOT + parcel(AGENT_MODULES)
+    return BOOT + parcel()
 
 
-def parcel(names: Sequence[str]) -> bytes:
-    """Modules as `BOOT` reads them: as bytecode, for a Python of the launcher's own version, and as text for any other.
+def parcel() -> bytes:
+    """The agent's modules as `BOOT` reads them: as bytecode, for a Python of the launcher's own version, and as text.
 
     Each part has its length in eight digits in front of it. Bytecode saves the agent 10 ms of compiling.
     """
-    code, text = [], []
-    for name in names:
-        spec = find_spec(name)
-        assert spec is not None
-        assert isinstance(spec.loader, SourceFileLoader)
-        code.append((name, spec.loader.get_code(name)))
-        text.append((name, spec.loader.get_data(spec.loader.path)))
+    code, text = {}, {}
+    for entry in sorted(os.listdir(AGENT)):  # noqa: PTH208 - importing pathlib takes as long as all of this
+        if entry.endswith(".py") and entry != "__init__.py":
+            name = f"launcher.agent.{entry[:-3]}"
+            loader = SourceFileLoader(name, os.path.join(AGENT, entry))  # noqa: PTH118
+            module = loader.get_code(name)
+            assert module is not None
+            code[name], text[name] = marshal.dumps(module), loader.get_data(loader.path)
     parts = (MAGIC_NUMBER, marshal.dumps(code), marshal.dumps(text, 2))
     return b"".join(b"%08d%s" % (len(part), part) for part in parts)
 

@@ -57,10 +57,10 @@ class Launch:
     runs: Path
     _streams: tuple[bytes, bytes] | None = field(default=None)
 
-    def wait(self) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         """Its exit code, once it has ended and both its streams have been read to their end."""
         if self._streams is None:
-            self._streams = self.process.communicate(timeout=PATIENCE)
+            self._streams = self.process.communicate(timeout=seconds)
         return self.process.returncode
 
     @property
