@@ -16,7 +16,10 @@ Transport = Callable[[str, Sequence[str]], list[str]]
 
 AGENT_MODULES = tuple(
     f"launcher.agent.{name}"
-    for name in ("framing", "processes", "facts", "ports", "reach", "support", "workers", "loop", "pair")
+    for name in (
+        *("framing", "processes", "facts", "ports", "reach", "support", "received", "comparing", "placing"),
+        *("receiving", "workers", "loop", "pair"),
+    )
 )
 """In the order in which they are needed; `main` of the last one runs the agent."""
 

@@ -12,6 +12,7 @@ from launcher.agent.framing import Decoder, encode
 from launcher.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.agent.processes import KILL_AGAIN, UNKILLABLE, out_of_memory_kills, reap, send_signal, signal_descendants
 from launcher.agent.reach import Answering, Dialling
+from launcher.agent.receiving import Receiving
 from launcher.agent.support import write_files
 from launcher.agent.workers import StartError, Worker, start_worker
 
@@ -39,6 +40,7 @@ class Agent:
         self.held: dict[str, socket.socket] = {}
         self.answering: Answering | None = None
         self.dialling: Dialling | None = None
+        self.receiving: Receiving | None = None
         self.look_for_listeners_at = 0.0
         self.outgoing: list[bytes] = []
         self.outgoing_bytes = 0
@@ -147,6 +149,13 @@ class Agent:
             self.tell("dialled", results=self.dialling.results)
             self.dialling = None
 
+    def do_project(self, step: str, **fields: Any) -> None:
+        """A step of receiving the project; the first brings its list of files."""
+        if step == "compare":
+            self.receiving = Receiving(self.tell, **fields)
+        elif self.receiving is not None:
+            getattr(self.receiving, step)(**fields)
+
     def do_start(self, jobs: list[dict[str, Any]], hold: bool) -> None:
         """Start these workers; the first that cannot be started ends the row. `hold`: their ports stay held."""
         self.poll_interval = BUSY_POLL
@@ -185,6 +194,8 @@ class Agent:
             os.write(2, f"{reason}; all workers were stopped\n".encode())
             self.connected = False
             self.outgoing = []
+            if self.receiving is not None:
+                self.receiving.close()
             self.do_stop(signal.SIGTERM, ORPHAN_GRACE)
 
     # ---- what happens on this host
@@ -289,6 +300,8 @@ class Agent:
             due.append(time.monotonic() + self.poll_interval)
         if self.dialling is not None:
             due.append(self.dialling.until)
+        if self.receiving is not None and self.receiving.busy:
+            due.append(self.receiving.due)
         return max(0.0, min(due) - time.monotonic())
 
     def _lost_guard(self) -> None:
@@ -329,6 +342,8 @@ class Agent:
         while not self.over:
             for fd, _ in self._poller().poll(self._timeout() * 1000 + 0.5):
                 self._serve(fd)
+            if self.receiving is not None:
+                self.receiving.proceed()
             self.keep_time()
             self.notice_listeners()
             self.ship()
