@@ -10,7 +10,7 @@ from launcher.agent_process import AgentProcess
 from launcher.cluster_file import Host
 from launcher.head_start import HeadStart
 from launcher.ssh_complaint import Complaint, explained
-from launcher.transport import agent_argv, local, over_ssh, ssh_options
+from launcher.transport import SSH, agent_argv, local, over_ssh, ssh_options
 
 
 @dataclass(slots=True)
@@ -21,6 +21,8 @@ class Access:
     argv: Sequence[str]
     options: Sequence[str] = ()
     """Of ssh; they also stand in the remedies for when it fails."""
+    ssh: Sequence[str] = ()
+    """How ssh is called, up to the host's name; nothing for this machine."""
     early: AgentProcess | None = None
     """An agent that was started before; it is used once."""
 
@@ -44,10 +46,13 @@ class Access:
 
 def access(host: Host, lease: float, early: HeadStart | None = None) -> Access:
     """The way to a host of a cluster file."""
-    chosen = [] if host.is_local else chosen_options(host)
-    transport = local if host.is_local else over_ssh([*chosen, *ssh_options(host.ssh.connect_timeout, lease)])
-    argv = agent_argv(host.name, transport)
-    return Access(host.name, argv, chosen, early.take(argv) if early else None)
+    if host.is_local:
+        argv = agent_argv(host.name, local)
+        return Access(host.name, argv, early=early.take(argv) if early else None)
+    chosen = chosen_options(host)
+    options = [*chosen, *ssh_options(host.ssh.connect_timeout, lease)]
+    argv = agent_argv(host.name, over_ssh(options))
+    return Access(host.name, argv, chosen, [SSH, *options], early.take(argv) if early else None)
 
 
 def chosen_options(host: Host) -> list[str]:

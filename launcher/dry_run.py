@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launcher.cluster import ClusterSpec, Task, dialled_at
-from launcher.cluster_file import Host
+from launcher.cluster_file import ClusterFile, Host
 from launcher.free_ports import free_ports
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.reachability import LOOPBACK
+from launcher.sync.complaints import amount
+
+if TYPE_CHECKING:
+    from launcher.sync.project import Project  # not needed where nothing is sent
 
 ANY_PORT = 0
 """Of a host that is not asked, and whose `ports` do not say."""
@@ -36,16 +42,31 @@ def _ports(host: Host) -> dict[Task, int]:
     return {task: ANY_PORT if first is None else first + n for n, task in enumerate(host.tasks)}
 
 
-def as_json(plan: AttemptPlan) -> str:
-    """The plan as one JSON object; secrets are redacted."""
-    return json.dumps(plan.as_record(), indent=2)
+def sent_project(file: ClusterFile, left_out: Iterable[Path]) -> Project | None:
+    """What `sync` would send, if there is a host to send it to.
+
+    Raises:
+        UsageError: a part of the project cannot be sent.
+    """
+    if file.sync is None or all(host.is_local for host in file.hosts):
+        return None
+    from launcher.sync.project import read_project
+
+    return read_project(file.sync, left_out)
 
 
-def as_text(plan: AttemptPlan, width: int | None = None, color: bool = False) -> str:
+def as_json(plan: AttemptPlan, project: Project | None = None) -> str:
+    """The plan as one JSON object, with the paths of the project's files; secrets are redacted."""
+    sent = project and {"directory": str(project.directory), "files": [file.path for file in project.files]}
+    return json.dumps(plan.as_record() | ({"project": sent} if sent else {}), indent=2)
+
+
+def as_text(plan: AttemptPlan, project: Project | None = None, width: int | None = None, color: bool = False) -> str:
     """The plan for a person, a block a task; secrets are redacted.
 
     Args:
         plan: what would be started.
+        project: what would be sent before.
         width: columns to fold at; None: the terminal's, or no folding where there is none.
         color: whether headings are emphasised.
     """
@@ -55,6 +76,9 @@ def as_text(plan: AttemptPlan, width: int | None = None, color: bool = False) ->
 
     out = io.StringIO()
     console = Console(file=out, width=width or 10_000, force_terminal=color, highlight=False, soft_wrap=width is None)
+    if project is not None:
+        size = amount(sum(file.size for file in project.files))
+        console.print(f"project  {project.directory}  {len(project.files)} files, {size}", style="bold", markup=False)
     for task in plan.tasks:
         console.print(f"{task.task}  on {task.host}  at {task.address}", style="bold", markup=False)
         for key, value in _lines(task):

@@ -56,6 +56,15 @@ class Dialled(NamedTuple):
     results: Mapping[str, str]
 
 
+class ProjectAnswer(NamedTuple):
+    """What an agent (or rsync) says while the project is sent to its host. It is not written down."""
+
+    host: str
+    kind: str
+    fields: Mapping[str, Any]
+    body: bytes
+
+
 class TaskStarted(NamedTuple):
     """A worker's process runs."""
 
@@ -155,6 +164,7 @@ Event = (
     | ReservationFailed
     | PutFailed
     | Dialled
+    | ProjectAnswer
     | TaskStarted
     | TaskStartFailed
     | TaskListening

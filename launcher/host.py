@@ -112,6 +112,10 @@ class HostConnection:
         """Tell that `count` more bytes of a task's log are dealt with, so that as many more may come."""
         self._send({"do": "acknowledge", "task": task.slug, "count": count})
 
+    def ask_about_project(self, step: str, body: bytes = b"", **fields: Any) -> None:
+        """Do a step of sending the project (`launcher.agent.receiving`). Answers: `ProjectAnswer`."""
+        self._send({"do": "project", "step": step, **fields}, body)
+
     def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
         frame = encode(head, body)
         with self._lock:
@@ -119,6 +123,11 @@ class HostConnection:
                 self._early.append(frame)
             if self._process is not None:
                 self._process.write(frame)
+
+    @property
+    def ssh_words(self) -> Sequence[str]:
+        """How ssh is called to reach the host, but for its name; nothing for this machine."""
+        return self._access.ssh
 
     # ---- from the agent
     @property
@@ -213,6 +222,8 @@ class HostConnection:
             return None
         if "task" in head:
             return self._task_event(kind, self._tasks[head["task"]], head, body)
+        if kind.startswith("project_"):
+            return events.ProjectAnswer(self.name, kind.removeprefix("project_"), head, body)
         return self._host_event(kind, head)
 
     def _host_event(self, kind: str, head: dict[str, Any]) -> events.Event:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from launcher import events
 from launcher.access import access
@@ -82,6 +82,14 @@ class Hosts:
         """Write small files below `root` on a host, before anything is started there."""
         self._brought[host] = (root, files)
         self._connections[host].put(root, files)
+
+    def ask_about_project(self, host: str, step: str, body: bytes = b"", **fields: Any) -> None:
+        """See `HostConnection.ask_about_project`."""
+        self._connections[host].ask_about_project(step, body, **fields)
+
+    def ssh_words(self, host: str) -> Sequence[str]:
+        """How ssh is called to reach a host, but for its name; nothing for this machine."""
+        return self._connections[host].ssh_words
 
     def prepare(self, timeout: float, observe: Observer) -> ClusterSpec:
         """Every task gets a port, at an address which all other hosts have reached. A host that was lost is tried anew.

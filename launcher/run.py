@@ -54,7 +54,10 @@ def planned(file: ClusterFile, request: Request) -> str:
     name = RunDirectory.name_for(file.name, datetime.now())
     contexts = host_contexts(file, request.run_dir.absolute() / name, {}, fix_keras=not request.no_keras_fix)
     plan = plan_attempt(file, spec, contexts, name, attempt=0)
-    return dry_run.as_json(plan) + "\n" if request.as_json else dry_run.as_text(plan, color=sys.stdout.isatty())
+    project = dry_run.sent_project(file, [request.run_dir])
+    if request.as_json:
+        return dry_run.as_json(plan, project) + "\n"
+    return dry_run.as_text(plan, project, color=sys.stdout.isatty())
 
 
 def launch(

@@ -36,6 +36,7 @@ from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import Launcher, RunState
 from launcher.run_directory.whole_files import shown
 from launcher.supervisor import AttemptResult, supervise
+from launcher.sync.sending import ProjectSync
 
 LAST_WORDS = 1.0
 """Seconds that a console which is stuck at the end gets for the launcher's last lines."""
@@ -94,6 +95,7 @@ class Session:
             stdout=STDERR if request.as_json else STDOUT,
         )
         self._event_log = EventLog(self._directory.events_file, lambda text: self._console.say(text, error=True))
+        self._sync = ProjectSync(file, hosts, inbox, self._console.say)
         self._logs: dict[Task, str] = {}
         self._unwritten: AttemptPlan | None = None
         self._remote_logs = RemoteLogs(lambda text: self._console.say(text, error=True))
@@ -107,6 +109,7 @@ class Session:
         try:
             self._directory.make_chief()
             self._bring_support()
+            self._sync.read_project([self._request.run_dir, self._directory.path])
             result = self._attempts()
         except StopRequestedError as stopped:
             result = replace(result, exit_code=128 + stopped.signal)
@@ -145,6 +148,7 @@ class Session:
 
     def _attempt(self, attempt: int) -> AttemptResult:
         spec = self._hosts.prepare(self._file.timeouts.start, self._observe)
+        self._sync.finish(self._observe)
         fix_keras = not self._request.no_keras_fix
         contexts = host_contexts(self._file, self._directory.path, self._hosts.facts, fix_keras=fix_keras)
         plan = plan_attempt(self._file, spec, contexts, self._directory.path.name, attempt)
@@ -177,7 +181,10 @@ class Session:
 
     # ---- what is shown and written down
     def _observe(self, event: events.Event) -> None:
+        self._sync.take(event)
         match event:
+            case events.ProjectAnswer():
+                return
             case events.LogChunk():
                 self._remote_logs.write(event.task, event.offset, event.data)
                 self._console.write(event.task, event.data)
@@ -227,6 +234,7 @@ class Session:
 
     def _finish(self, result: RunResult) -> None:
         """The last lines, after all that the workers wrote; then `run.json`."""
+        self._sync.close()
         self._show_what_is_left()
         if result.exit_code == EXIT_DONE:
             self._console.say(f"done in {time.monotonic() - self._began:.1f} s{self._after_restarts(result)}")

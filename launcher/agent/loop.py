@@ -19,6 +19,8 @@ if False:  # names for type checkers only: typing costs start-up time
     import socket
     from typing import Any
 
+    from launcher.agent.receiving import Receiving
+
 BACKLOG = 1 << 20
 """Bytes waiting in the agent to be written to the launcher, above which no more log is read."""
 
@@ -39,6 +41,7 @@ class Agent:
         self.held: dict[str, socket.socket] = {}
         self.answering: Answering | None = None
         self.dialling: Dialling | None = None
+        self.receiving: Receiving | None = None
         self.look_for_listeners_at = 0.0
         self.outgoing: list[bytes] = []
         self.outgoing_bytes = 0
@@ -147,6 +150,15 @@ class Agent:
             self.tell("dialled", results=self.dialling.results)
             self.dialling = None
 
+    def do_project(self, step: str, **fields: Any) -> None:
+        """A step of receiving the project; the first brings its list of files."""
+        if step == "compare":
+            from launcher.agent.receiving import Receiving  # few runs need it, and all would wait for it
+
+            self.receiving = Receiving(self.tell, **fields)
+        elif self.receiving is not None:
+            getattr(self.receiving, step)(**fields)
+
     def do_start(self, jobs: list[dict[str, Any]], hold: bool) -> None:
         """Start these workers; the first that cannot be started ends the row. `hold`: their ports stay held."""
         self.poll_interval = BUSY_POLL
@@ -185,6 +197,8 @@ class Agent:
             os.write(2, f"{reason}; all workers were stopped\n".encode())
             self.connected = False
             self.outgoing = []
+            if self.receiving is not None:
+                self.receiving.close()
             self.do_stop(signal.SIGTERM, ORPHAN_GRACE)
 
     # ---- what happens on this host
@@ -289,6 +303,8 @@ class Agent:
             due.append(time.monotonic() + self.poll_interval)
         if self.dialling is not None:
             due.append(self.dialling.until)
+        if self.receiving is not None and self.receiving.busy:
+            due.append(self.receiving.due)
         return max(0.0, min(due) - time.monotonic())
 
     def _lost_guard(self) -> None:
@@ -329,6 +345,8 @@ class Agent:
         while not self.over:
             for fd, _ in self._poller().poll(self._timeout() * 1000 + 0.5):
                 self._serve(fd)
+            if self.receiving is not None:
+                self.receiving.proceed()
             self.keep_time()
             self.notice_listeners()
             self.ship()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 LOCALHOST = "localhost"
 DEFAULT_RUN_DIR = "~/.tf-launch/runs"
+PROJECTS = "~/.tf-launch/projects"
 DEFAULT_COMMAND = ("python", "-m", "training")
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -94,6 +96,18 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
+class Sync:
+    """The project directory that is sent into the `workdir` of each host that is reached by ssh."""
+
+    directory: Path
+    """Absolute."""
+    exclude: tuple[str, ...] = ()
+    """Patterns as in `.gitignore`; they win over those of its files."""
+    gitignore: bool = True
+    """Whether what `.gitignore` files name stays here."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFile:
     """A whole cluster file, checked. The same value stands for `--workers N`, without any file."""
 
@@ -104,6 +118,7 @@ class ClusterFile:
     timeouts: Timeouts = field(default_factory=Timeouts)
     collect: tuple[str, ...] = ("checkpoints", "tensorboard", "export")
     """Names below the chief's output directory."""
+    sync: Sync | None = None
 
 
 def local_cluster(workers: int, command: Sequence[str] = DEFAULT_COMMAND, name: str = "local") -> ClusterFile:
@@ -130,21 +145,44 @@ def read_cluster_file(path: Path) -> ClusterFile:
     file, hosts = read_entries(path)
     numbered = number_tasks(task_counts(host) or {} for host in hosts)
     given: dict[str, Any] = {key: file.values[key] for key in ("name", "command", "collect") if key in file.values}
+    sync = _sync(file, path)
     return ClusterFile(
-        hosts=tuple(_host(host, tasks, file) for host, tasks in zip(hosts, numbered, strict=True)),
+        hosts=tuple(_host(host, tasks, file, sync) for host, tasks in zip(hosts, numbered, strict=True)),
+        sync=sync,
         restart=RestartLimits(**_section(file, "restart")),
         timeouts=Timeouts(**_section(file, "timeouts")),
         **{"name": path.stem, **given},
     )
 
 
-def _host(host: Entries, tasks: tuple[Task, ...], file: Entries) -> Host:
-    values = host.values
+def _sync(file: Entries, path: Path) -> Sync | None:
+    values = _section(file, "sync")
+    if not values:
+        return None
+    from launcher.cluster_file.checks import project_directory
+
+    return Sync(project_directory(path, values["from"]), values.get("exclude", ()), values.get("gitignore", True))
+
+
+def _host(host: Entries, tasks: tuple[Task, ...], file: Entries, sync: Sync | None) -> Host:
+    values = {**host.values}
+    if sync is not None:
+        values.setdefault("workdir", _place_of_project(sync.directory, values["host"]))
     plain = ("gpus", "python", "workdir", "env", "hold_ports", "run_dir")
     given = {key: values[key] for key in plain if key in values}
     ports = PortRange(*values["ports"]) if "ports" in values else None
     address = values["address"].strip("[]") if "address" in values else None
     return Host(values["host"], tasks, address, ports=ports, ssh=_ssh(_section(host, "ssh"), file), **given)
+
+
+def _place_of_project(directory: Path, host: str) -> str:
+    """Where it is on a host that names no `workdir`: never at that of another project of the same name."""
+    if host == LOCALHOST:
+        return str(directory)
+    import hashlib
+
+    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
+    return f"{PROJECTS}/{directory.name}-{digest}"
 
 
 def _ssh(own: Mapping[str, Any], file: Entries) -> Ssh:

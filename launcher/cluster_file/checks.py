@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from launcher.cluster import is_loopback
-from launcher.cluster_file.file_text import Mistakes
+from launcher.cluster_file.file_text import Mistakes, shortened
 from launcher.cluster_file.value_structures import Entries
 from launcher.cluster_file.yaml_nodes import Node
 
@@ -64,6 +66,25 @@ def check_hosts(hosts: Sequence[Entries], mistakes: Mistakes) -> None:
         _check_host(host, counts, mistakes)
     if hosts and len(known) == len(hosts):
         _check_gang(known, mistakes)
+
+
+def check_sync(file: Entries, path: Path, mistakes: Mistakes) -> None:
+    """Note a project directory that is none, or surely is not meant."""
+    sync: Entries | None = file.values.get("sync")
+    if sync is None or "from" not in sync.values:
+        return
+    directory = project_directory(path, sync.values["from"])
+    if not directory.is_dir():
+        found = f"there is no directory {shortened(str(directory))}"
+        mistakes.add(sync.given["from"], f"{found}; a relative path begins at the directory of the cluster file")
+    elif directory in (Path.home(), Path("/")):
+        what = "the root directory" if directory == Path("/") else "your home directory"
+        mistakes.add(sync.given["from"], f"{directory} is {what}; name the directory of one project")
+
+
+def project_directory(file: Path, given: str) -> Path:
+    """The absolute path that a `sync` of a cluster file means."""
+    return Path(os.path.normpath(file.parent.absolute() / Path(given).expanduser()))
 
 
 def _check_names(hosts: Sequence[Entries], mistakes: Mistakes) -> None:

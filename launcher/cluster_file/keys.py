@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from launcher.cluster import TASK_TYPES
-from launcher.cluster_file.checks import check_hosts, merged_hosts
+from launcher.cluster_file.checks import check_hosts, check_sync, merged_hosts
 from launcher.cluster_file.file_text import Mistakes, read_text
 from launcher.cluster_file.value_kinds import Count, Duration, Flag, Kind, Text
-from launcher.cluster_file.value_structures import Entries, Environment, ListOf, Ports, Record, Words
+from launcher.cluster_file.value_structures import Entries, Environment, ListOf, Ports, Record, Shorthand, Words
 from launcher.cluster_file.yaml_nodes import parse
 
 HOST_EXAMPLE = "{host: localhost, workers: 2}"
@@ -29,6 +29,12 @@ def _is_address(text: str) -> bool:
         return not ipaddress.ip_address(text.strip("[]")).is_unspecified
     except ValueError:
         return re.fullmatch(r"(?![-.])(?=.*[A-Za-z])[A-Za-z0-9._-]{1,253}", text) is not None
+
+
+def _is_pattern(text: str) -> bool:
+    from launcher.sync.ignoring import is_pattern  # few files have any
+
+    return is_pattern(text)
 
 
 def _is_below(text: str) -> bool:
@@ -61,6 +67,15 @@ HOST_KEYS: Mapping[str, Kind] = {
     **SHARED_HOST_KEYS,
     "ssh": SSH,
 }
+SYNC = Record(
+    {
+        "from": Text("the path of a directory"),
+        "exclude": ListOf(Text("a pattern as in .gitignore", check=_is_pattern), "pattern", '["*.ckpt"]', unique=True),
+        "gitignore": Flag(),
+    },
+    '{from: ., exclude: ["*.ckpt"]}',
+    required=("from",),
+)
 ROOT = Record(
     {
         "name": Text("a text without '/' that can name a directory", r"(?!\.)(?=.*\S)[^/\n]{1,100}"),
@@ -96,6 +111,7 @@ ROOT = Record(
             },
             "{start: 120s, grace: 30s}",
         ),
+        "sync": Shorthand("from", SYNC, "the path of the project's directory"),
         "collect": ListOf(
             Text("a path below the chief's output directory", check=_is_below),
             "path",
@@ -127,5 +143,7 @@ def read_entries(path: Path) -> tuple[Entries, tuple[Entries, ...]]:
     file = ROOT.read(root, "the cluster file", mistakes)
     hosts = merged_hosts(file, mistakes) if isinstance(file, Entries) else ()
     check_hosts(hosts, mistakes)
+    if isinstance(file, Entries):
+        check_sync(file, path, mistakes)
     mistakes.check()
     return file, hosts

@@ -196,3 +196,27 @@ class Record:
             return self.hints[key]
         near = difflib.get_close_matches(key.lower()[:60], self.keys, n=1)
         return f"allowed are {', '.join(self.keys)}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Shorthand:
+    """A mapping, or one text in its place that stands for the value of one key."""
+
+    key: str
+    record: Record
+    allowed: str
+    """What the text is."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Either."""
+        return {"anyOf": [self.record.keys[self.key].schema, self.record.schema]}
+
+    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
+        """`Entries`, as of the mapping."""
+        if isinstance(node, Scalar) and node.kind == "text":
+            key = Scalar(node.line, node.column, self.key, "text")
+            node = YamlMap(node.line, node.column, {self.key: (key, node)}, 2)
+        if not isinstance(node, YamlMap):
+            return wrong(node, name, f"{self.allowed}, or a mapping such as {self.record.example}", mistakes)
+        return self.record.read(node, name, mistakes)

@@ -28,6 +28,11 @@ _KINDS = {
     "tag:yaml.org,2002:timestamp": "date",
     "tag:yaml.org,2002:merge": "merge key",
 }
+_NAMES_OF_NODES = {
+    "while scanning an alias": "`*` in front makes an alias of what follows, which cannot be the name of one",
+    "while scanning an anchor": "`&` in front makes an anchor of what follows, which cannot be the name of one",
+    "while scanning a tag": "`!` in front makes a tag of what follows, and tags are not allowed",
+}
 _ALLOWED_TAGS = ("!", *(f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map")))
 
 
@@ -89,6 +94,9 @@ def _fail_with_syntax(error: yaml.MarkedYAMLError, text: str, mistakes: Mistakes
         for place in tabs:
             mistakes.add_at(*place, "a tab in the indentation; YAML allows only spaces there: replace it by spaces")
         mistakes.check()
+    if error.context in _NAMES_OF_NODES and error.context_mark:
+        line, column = error.context_mark.line + 1, error.context_mark.column + 1
+        mistakes.fail(line, column, f"this is not YAML: {_NAMES_OF_NODES[error.context]}; if it is a text, quote it")
     begun = f" that begins in line {error.context_mark.line + 1}" if error.context_mark else ""
     context = f" {error.context}{begun}" if error.context else ""
     remedy = "look for a wrong indentation or an open quote or bracket here or just above"
@@ -136,7 +144,8 @@ class _Tree:
 
     def _alias(self, event: Any) -> Node:
         if event.anchor not in self._anchors:
-            self._fail(event, f"the alias *{event.anchor} has no anchor &{event.anchor} that ends before it")
+            missing = f"the alias *{event.anchor} has no anchor &{event.anchor} that ends before it"
+            self._fail(event, f"{missing}; if it is a text, quote it")
         return self._anchors[event.anchor]
 
     def _new_node(self, event: Any, depth: int) -> Node:
@@ -144,7 +153,8 @@ class _Tree:
             self._fail(event, f"nested more than {MAX_DEPTH} deep; a cluster file needs 4 levels")
         if event.tag is not None and event.tag not in _ALLOWED_TAGS:
             tag = shortened(event.tag.replace("tag:yaml.org,2002:", "!!"))
-            self._add(event, f"the tag {tag}; tags are not allowed: remove it")
+            text = "; if it is a text, quote it" if event.tag.startswith("!") else ""
+            self._add(event, f"the tag {tag}; tags are not allowed: remove it{text}")
         if isinstance(event, self._yaml.ScalarEvent):
             node: Node = self._scalar(event)
         elif isinstance(event, self._yaml.SequenceStartEvent):

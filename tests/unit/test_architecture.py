@@ -19,10 +19,11 @@ LAUNCHER = """
     cli
     run
     session
+    sync.sending
     supervisor hosts dry_run failure.report failure.restart_policy host_contexts
     run_directory.chief_files run_directory.event_log run_directory.remote_logs
-    failure run_directory console host free_ports reachability
-    plan request access host_facts
+    failure run_directory console host free_ports reachability sync.exchange sync.rsync
+    plan request access host_facts sync.project
     head_start
     agent_process ssh_complaint
     cluster_file
@@ -31,14 +32,16 @@ LAUNCHER = """
     cluster_file.value_structures
     cluster_file.value_kinds
     cluster_file.yaml_nodes
-    cluster_file.file_text events failure.collateral failure.traceback_text run_directory.whole_files
+    cluster_file.file_text events failure.collateral failure.traceback_text sync.complaints
+    run_directory.whole_files
     cluster errors failure.remedies run_directory.state redaction transport
-    console.lines console.terminal console.startup_noise
+    console.lines console.terminal console.startup_noise sync.ignoring sync.window
     agent.pair
     agent.loop
-    agent.workers agent.ports agent.reach
-    agent.framing agent.processes agent.facts agent.support
-    agent bootstrap.sitecustomize bootstrap.tf_launch_keras_hook
+    agent.workers agent.ports agent.reach agent.receiving
+    agent.comparing agent.placing
+    agent.framing agent.processes agent.facts agent.support agent.received
+    agent sync bootstrap.sitecustomize bootstrap.tf_launch_keras_hook
     __init__
 """
 TRAINING = """

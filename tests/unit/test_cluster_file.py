@@ -18,12 +18,13 @@ from launcher.cluster_file import (
     PortRange,
     RestartLimits,
     Ssh,
+    Sync,
     Timeouts,
     local_cluster,
     read_cluster_file,
 )
 from launcher.cluster_file.keys import ROOT, json_schema
-from launcher.cluster_file.value_structures import ListOf, Record
+from launcher.cluster_file.value_structures import ListOf, Record, Shorthand
 from launcher.errors import UsageError
 
 Read = Callable[[str | bytes], ClusterFile]
@@ -54,6 +55,7 @@ defaults:
 ssh: {config: ~/.ssh/config, connect_timeout: 500ms, options: ["-J", bastion]}
 command: [python, train.py, --epochs, 3]
 restart: {max_restarts: 3, backoff: 2s}
+sync: {from: .., exclude: ["*.ckpt", data/], gitignore: false}
 timeouts: {start: 60, stall: 10m, grace: 1.5s, failure_grace: 0, lease: 1h}
 collect: [checkpoints, export/1]
 """
@@ -69,7 +71,7 @@ def read(tmp_path: Path) -> Read:
     return read
 
 
-def test_every_key_is_read(read: Read) -> None:
+def test_every_key_is_read(read: Read, tmp_path: Path) -> None:
     expected = ClusterFile(
         name="every_key",
         hosts=(
@@ -99,6 +101,7 @@ def test_every_key_is_read(read: Read) -> None:
         restart=RestartLimits(3, 2.0),
         timeouts=Timeouts(60.0, 600.0, 1.5, 0.0, 3600.0),
         collect=("checkpoints", "export/1"),
+        sync=Sync(tmp_path.parent, ("*.ckpt", "data/"), gitignore=False),
     )
 
     assert read(EVERY_KEY) == expected
@@ -110,6 +113,29 @@ def test_the_shortest_file_is_a_name_from_the_path_and_defaults(read: Read) -> N
 
 def test_a_host_that_does_not_say_runs_one_worker(read: Read) -> None:
     assert read("hosts: [{host: a}]").hosts[0].tasks == (Task("worker", 0),)
+
+
+def test_the_project_is_named_from_the_cluster_file_on(read: Read, tmp_path: Path) -> None:
+    assert read("hosts: [{host: a}]\nsync: .\n").sync == Sync(tmp_path)
+
+
+def test_tasks_start_in_the_project_where_the_file_names_no_workdir(read: Read, tmp_path: Path) -> None:
+    file = read("hosts: [{host: localhost}, {host: a}, {host: b, workdir: ~/own}]\nsync: .\n")
+
+    here, there, own = (host.workdir or "" for host in file.hosts)
+    assert here == str(tmp_path)
+    assert re.fullmatch(rf"~/\.tf-launch/projects/{tmp_path.name}-[0-9a-f]{{8}}", there)
+    assert own == "~/own"
+
+
+def test_two_projects_of_one_name_never_share_a_directory(tmp_path: Path) -> None:
+    files = [tmp_path / parent / "project" / "c.yaml" for parent in ("a", "b")]
+    for path in files:
+        path.parent.mkdir(parents=True)
+        path.write_text("hosts: [{host: a}]\nsync: .\n")
+
+    first, second = (read_cluster_file(path).hosts[0].workdir for path in files)
+    assert first != second
 
 
 def test_a_byte_order_mark_is_accepted(read: Read) -> None:
@@ -230,6 +256,7 @@ def test_the_schema_for_editors_is_current() -> None:
 def keys_of(record: Record) -> set[str]:
     """The keys of a record and of what it holds."""
     inner = [kind.item if isinstance(kind, ListOf) else kind for kind in record.keys.values()]
+    inner = [kind.record if isinstance(kind, Shorthand) else kind for kind in inner]
     return set(record.keys).union(*(keys_of(kind) for kind in inner if isinstance(kind, Record)))
 
 

@@ -42,7 +42,7 @@ ONE_MISTAKE = {
         HOST + "restrat: {}\n",
         (
             "2:1: unknown key 'restrat' in the cluster file; allowed are name, hosts, defaults, ssh, command, restart, "
-            "timeouts, collect; did you mean 'restart'?"
+            "timeouts, sync, collect; did you mean 'restart'?"
         ),
     ),
     "unknown key of a host": (
@@ -267,6 +267,51 @@ ONE_MISTAKE = {
         HOST + "collect: [../secrets]\n",
         "2:11: path is the text '../secrets'; allowed is a path below the chief's output directory",
     ),
+    "project that is a number": (
+        HOST + "sync: 1\n",
+        (
+            "2:7: sync is the number 1; allowed is the path of the project's directory, or a mapping such as "
+            '{from: ., exclude: ["*.ckpt"]}'
+        ),
+    ),
+    "project without a directory": (
+        HOST + "sync: {exclude: []}\n",
+        """2:7: sync has no key 'from'; write for example {from: ., exclude: ["*.ckpt"]}""",
+    ),
+    "project that is not there": (
+        HOST + "sync: {from: /nowhere/here}\n",
+        ("2:14: there is no directory '/nowhere/here'; a relative path begins at the directory of the cluster file"),
+    ),
+    "project that is everything": (
+        HOST + "sync: /\n",
+        "2:7: / is the root directory; name the directory of one project",
+    ),
+    "project that is all of the user's": (
+        HOST + "sync: '~'\n",
+        f"2:7: {Path.home()} is your home directory; name the directory of one project",
+    ),
+    "pattern that matches nothing": (
+        HOST + "sync: {from: ., exclude: ['# no']}\n",
+        "2:27: pattern is the text '# no'; allowed is a pattern as in .gitignore",
+    ),
+    "text that begins with an asterisk": (
+        HOST + "sync: {from: ., exclude: [*.ckpt]}\n",
+        (
+            "2:27: this is not YAML: `*` in front makes an alias of what follows, which cannot be the name of one; if "
+            "it is a text, quote it"
+        ),
+    ),
+    "text that begins with an exclamation mark": (
+        HOST + "sync: {from: ., exclude: [!keep.ckpt]}\n",
+        (
+            "2:27: this is not YAML: `!` in front makes a tag of what follows, and tags are not allowed; if it is a "
+            "text, quote it"
+        ),
+    ),
+    "text that becomes a tag": (
+        HOST + "sync:\n  from: .\n  exclude:\n    - !keep a\n",
+        "5:7: the tag '!keep'; tags are not allowed: remove it; if it is a text, quote it",
+    ),
     "NUL": (
         'hosts: [{host: a, env: {A: "x\\0"}}]',
         "1:28: a text with a NUL character or half a character; no program can be given it: remove it",
@@ -304,8 +349,14 @@ ONE_MISTAKE = {
         HOST + "? [a]\n: b\n",
         "2:3: a list or a mapping as a key; a key is a word: are there braces or brackets too many?",
     ),
-    "unknown alias": ("name: *n\n" + HOST, "1:7: the alias *n has no anchor &n that ends before it"),
-    "alias within itself": ("hosts: &h [*h]", "1:12: the alias *h has no anchor &h that ends before it"),
+    "unknown alias": (
+        "name: *n\n" + HOST,
+        "1:7: the alias *n has no anchor &n that ends before it; if it is a text, quote it",
+    ),
+    "alias within itself": (
+        "hosts: &h [*h]",
+        "1:12: the alias *h has no anchor &h that ends before it; if it is a text, quote it",
+    ),
     "not UTF-8": (
         b"hosts:\n  - host: \xc3\xa9\xff\n",
         "2:12: byte 0xff (number 20 of the text) is not UTF-8; save the file as UTF-8",

@@ -1,0 +1,68 @@
+"""Why a host does not take the project, each with what to do about it. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.run_directory.whole_files import shown
+
+NAMED = 5
+"""So many files are named."""
+_REMEDIES = {
+    (
+        "ENOSPC",
+        "EDQUOT",
+    ): "make room there, name another `workdir` for the host, or leave files out with `sync.exclude`",
+    ("EACCES", "EPERM", "EROFS"): "change its permissions, or name a `workdir` that you can write to",
+    ("EEXIST", "ENOTDIR", "EISDIR", "ELOOP"): "something else stands there: move it away, or name another `workdir`",
+}
+
+
+def in_the_way(host: str, top: str, files: Sequence[tuple[str, str]]) -> str:
+    """Files of the user's that would be lost; `files` are paths below `top`, each with what is wrong with it."""
+    lines = [f"{host}: {_place(top, path)} {what}" for path, what in files[:NAMED]]
+    if len(files) > NAMED:
+        lines.append(f"{host}: and {len(files) - NAMED} more")
+    first = f"{top}/{files[0][0]}"
+    move = shlex.join(["mv", first, f"{first}.old"])
+    advice = f"What of it you want, copy into the project here; then move it out of the way on {host}: {move}"
+    return "\n".join(
+        [*lines, f"  The launcher has touched nothing there. {advice}; or name another `workdir` for the host."]
+    )
+
+
+def no_room(host: str, top: str, needed: int, free: int) -> str:
+    """The disk is too small."""
+    found = f"the project needs {amount(needed)} there, {amount(free)} are free"
+    return f"{host}: {_place(top)}: {found}; {_remedy('ENOSPC')}"
+
+
+def failed(host: str, top: str, path: str, code: str, reason: str) -> str:
+    """The agent could not do something to a file."""
+    return f"{host}: {_place(top, path)}: {reason}; {_remedy(code)}"
+
+
+def not_received(host: str, top: str, path: str) -> str:
+    """A file was sent and is not there."""
+    return f"{host}: {_place(top, path)} was sent, and is not there now; does something else delete it? Launch again"
+
+
+def amount(size: int) -> str:
+    """A number of bytes for a person: `1.2 MB`."""
+    number, unit = float(size), "bytes"
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if number < 1000 or unit == "TB":
+            break
+        number /= 1000
+    return f"{size} {'byte' if size == 1 else 'bytes'}" if unit == "bytes" else f"{number:.1f} {unit}"
+
+
+def _remedy(code: str) -> str:
+    fitting = (remedy for codes, remedy in _REMEDIES.items() if code in codes)
+    return next(fitting, "look at it there, or name another `workdir` for the host")
+
+
+def _place(top: str, path: str = ".") -> str:
+    return shown(Path(top, path))

@@ -1,0 +1,218 @@
+"""One host's share of sending the project: what its agent is asked, and what its answers lead to, step after step."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from launcher.errors import HostError
+from launcher.events import ProjectAnswer
+from launcher.sync.complaints import amount, failed, in_the_way, no_room, not_received
+from launcher.sync.project import Project, ProjectFile
+from launcher.sync.window import Window
+
+PIECE = 1 << 17
+"""Bytes of a file in one frame."""
+FRAME_COST = 512
+"""Bytes that a frame counts beside its content, so that many empty files are held back, too."""
+WORTH_RSYNC = 8 << 20
+"""Bytes from which rsync is used: it needs a connection of its own, in whose time this much is sent without it."""
+REPORT = 5.0
+"""Seconds between two lines about a transfer that takes its time."""
+
+Result = TypeVar("Result")
+Steps = Generator[bool, None, Result]
+"""Yields whether there is more to do at once; if not, it waits for an answer."""
+
+
+class Courier(Protocol):
+    """What brings files past the agent's own connection: rsync."""
+
+    def start(self, top: str, files: Sequence[ProjectFile]) -> None:
+        """Begin. Answers: `rsync_moved` (`bytes` so far), `rsync_ended` (`reason`: nothing if all went well)."""
+
+    def end(self) -> None:
+        """Stop it if it still runs."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One host's share, as far as it has come."""
+
+    host: str
+    top: str
+    """The directory on the host."""
+    project: Project
+    ask: Callable[..., None]
+    """Tells the agent what to do: a word, raw bytes, fields."""
+    say: Callable[[str], None]
+    courier: Courier | None
+    """None: this machine has none."""
+    busy: bool = field(default=True, init=False)
+    """There is more to do at once: call `proceed`."""
+    over: bool = field(default=False, init=False)
+    _window: Window = field(default_factory=Window, init=False)
+    _sent: int = field(default=0, init=False)
+    _report_at: float = field(default=0.0, init=False)
+    _answers: deque[ProjectAnswer] = field(default_factory=deque, init=False)
+    _steps: Steps[None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._steps = self._all_steps()
+
+    def proceed(self, answer: ProjectAnswer | None = None) -> None:
+        """Go on as far as goes without waiting.
+
+        Raises:
+            HostError: the host cannot take the project.
+            UsageError: a file of the project cannot be read.
+        """
+        if answer is not None:
+            self._answers.append(answer)
+        if self.over:
+            return
+        try:
+            self.busy = next(self._steps)
+        except StopIteration:
+            self.busy, self.over = False, True
+
+    def close(self) -> None:
+        """Let go of files and processes on this machine."""
+        self._steps.close()
+        if self.courier is not None:
+            self.courier.end()
+
+    # ---- the steps
+    def _all_steps(self) -> Steps[None]:
+        self.ask("compare", json.dumps([listed(file) for file in self.project.files]).encode(), top=self.top)
+        compared = yield from self._answer("compared")
+        self.top = compared.fields["top"]
+        if compared.fields["over"]:
+            return
+        found = json.loads(compared.body)
+        wanted, same = yield from self._decide(found)
+        coming = [number for number in wanted if self.project.files[number].target is None]
+        size = self._size(coming)
+        self._check_room(size, compared.fields)
+        courier = self.courier if size >= WORTH_RSYNC and compared.fields["rsync"] else None
+        self.ask("prepare", wanted=wanted, same=same, staging=courier is not None)
+        prepared = yield from self._answer("prepared")
+        if courier is None:
+            yield from self._send(coming)
+        else:
+            yield from self._send_by(courier, coming)
+        missing = yield from self._settle()
+        if missing:
+            yield from self._send(missing)
+            missing = yield from self._settle()
+        if missing:
+            raise HostError(not_received(self.host, self.top, self.project.files[missing[0]].path))
+        self._tell(len(wanted), prepared.fields)
+
+    def _decide(self, found: dict[str, Any]) -> Steps[tuple[list[int], list[int]]]:
+        """What is to be sent, and what has the right contents already."""
+        wanted, same, objections = list(found["wanted"]), [], [(path, what) for path, what in found["in_the_way"]]
+        for number, digest, objection in found["doubtful"]:
+            file = self.project.files[number]
+            own = yield from self.project.digest(file)
+            if own == digest:
+                same.append(number)
+            elif objection:
+                objections.append((file.path, objection))
+            else:
+                wanted.append(number)
+        if objections:
+            raise HostError(in_the_way(self.host, self.top, sorted(objections)))
+        return sorted(wanted), same
+
+    def _check_room(self, size: int, host: Any) -> None:
+        if size > host["free"] + host["freed"]:
+            raise HostError(no_room(self.host, self.top, size, host["free"] + host["freed"]))
+
+    def _send(self, numbers: Sequence[int]) -> Steps[None]:
+        """Over the agent's own connection."""
+        total = self._sent + self._size(numbers)
+        for number in numbers:
+            file = self.project.files[number]
+            with self.project.opened(file) as (descriptor, stamp):
+                yield from self._send_file(number, descriptor, stamp, total)
+        while not self._window.is_empty:
+            yield from self._answer("taken")
+
+    def _send_file(self, number: int, descriptor: int, stamp: os.stat_result, total: int) -> Steps[None]:
+        """As it is now: it may have changed since the project was read."""
+        fields = {"number": number, "size": stamp.st_size, "mtime_ns": stamp.st_mtime_ns, "mode": stamp.st_mode & 0o777}
+        at = 0
+        while at < stamp.st_size or at == 0:
+            while not self._window.is_open:
+                yield from self._answer("taken")
+            piece = self.project.read(self.project.files[number], descriptor, min(PIECE, stamp.st_size - at))
+            self.ask("take", piece, at=at, **fields)
+            self._window.send(len(piece) + FRAME_COST, time.monotonic())
+            self._sent += len(piece)
+            self._report(total)
+            at += len(piece) or 1
+            yield True
+
+    def _send_by(self, courier: Courier, numbers: Sequence[int]) -> Steps[None]:
+        total = self._size(numbers)
+        courier.start(self.top, [self.project.files[number] for number in numbers])
+        while True:
+            answer = yield from self._answer("rsync_moved", "rsync_ended")
+            if answer.kind == "rsync_ended":
+                break
+            self._sent = answer.fields["bytes"]
+            self._report(total)
+        if answer.fields["reason"]:
+            self.say(f"{self.host}: rsync failed ({answer.fields['reason']}); sending what is missing without it")
+
+    def _settle(self) -> Steps[list[int]]:
+        self.ask("settle")
+        settled = yield from self._answer("settled")
+        missing: list[int] = json.loads(settled.body)
+        return missing
+
+    def _answer(self, *kinds: str) -> Steps[ProjectAnswer]:
+        while True:
+            while not self._answers:
+                yield False
+            answer = self._answers.popleft()
+            if answer.kind == "failed":
+                raise HostError(failed(self.host, self.top, **answer.fields))
+            if answer.kind == "taken":
+                self._window.answered(time.monotonic())
+            if answer.kind == "waits":
+                self.say(f"{self.host}: waiting until another host or launch is done with {answer.fields['path']}")
+            if answer.kind in kinds:
+                return answer
+
+    # ---- what the user is told
+    def _report(self, total: int) -> None:
+        now = time.monotonic()
+        if not self._report_at or self._sent >= total:
+            self._report_at = self._report_at or now + REPORT
+        elif now >= self._report_at:
+            self._report_at = now + REPORT
+            self.say(f"{self.host}: sending the project, {amount(self._sent)} of {amount(total)}")
+
+    def _tell(self, count: int, prepared: Any) -> None:
+        deleted, kept = prepared["deleted"], prepared["kept"]
+        words = [f"{count} of {len(self.project.files)} files", amount(self._sent)]
+        words += [f"{deleted} deleted"] if deleted else []
+        if count or deleted:
+            self.say(f"{self.host}: project synced, {', '.join(words)}")
+        if kept:
+            self.say(f"{self.host}: left there, though gone here, because it was changed there: {', '.join(kept)}")
+
+    def _size(self, numbers: Sequence[int]) -> int:
+        return sum(self.project.files[number].size for number in numbers)
+
+
+def listed(file: ProjectFile) -> list[object]:
+    """A file as the agent's list has it."""
+    return [file.path, file.target] if file.target is not None else list(file[:4])

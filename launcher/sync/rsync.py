@@ -1,0 +1,122 @@
+"""rsync as a courier: it brings much over a connection of its own, and of a file that changed only the changes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+
+from launcher.agent.placing import STAGING
+from launcher.sync.project import Project, ProjectFile
+
+AT_ONCE = 8
+"""Processes that run at a time; the others wait."""
+GATE = threading.BoundedSemaphore(AT_ONCE)
+_MOVED = re.compile(rb"\s*(\d+)\s+\d+%")
+LONGEST = 300
+"""Characters of what it says that are passed on."""
+READ_SIZE = 1 << 12
+
+
+def rsync_on_this_machine() -> bool:
+    """Whether there is one."""
+    return shutil.which("rsync") is not None
+
+
+class Rsync:
+    """One run of it, in a thread of its own."""
+
+    def __init__(self, host: str, ssh: Sequence[str], project: Project, tell: Callable[..., None]) -> None:
+        """`ssh` is how the host is reached, without its name. `tell` takes an answer: its kind and fields."""
+        self._host = host
+        self._ssh = ssh
+        self._project = project
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, top: str, files: Sequence[ProjectFile]) -> None:
+        """Begin to send these files into a directory of the host."""
+        names = b"".join(file.path.encode("utf-8", "surrogateescape") + b"\0" for file in files)
+        argv = rsync_argv(self._host, self._ssh, f"{self._project.directory}/", top)
+        self._thread = threading.Thread(
+            target=self._run, args=(argv, names), name=f"rsync to {self._host}", daemon=True
+        )
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop it if it still runs; it takes its unfinished files away. Once more does nothing."""
+        with self._lock:
+            self._ended = True
+            if self._process is not None:
+                self._process.terminate()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, argv: Sequence[str], names: bytes) -> None:
+        with GATE:
+            reason = self._sent(argv, names)
+        self._tell("rsync_ended", reason=reason)
+
+    def _sent(self, argv: Sequence[str], names: bytes) -> str:
+        """Why it failed; nothing if it did not."""
+        with (
+            os.fdopen(os.memfd_create("rsync-files"), "w+b") as listed,
+            os.fdopen(os.memfd_create("rsync-stderr"), "w+b") as complaint,
+        ):
+            listed.write(names)
+            listed.seek(0)
+            try:
+                process = self._started(argv, listed.fileno(), complaint.fileno())
+            except OSError as error:
+                return f"{error.filename}: {error.strerror}"
+            if process is None:
+                return "it was stopped"
+            with process:
+                self._follow(process)
+            complaint.seek(0)
+            said = complaint.read().decode("utf-8", "replace").split("\n")
+            if process.returncode == 0:
+                return ""
+            lines = [line.strip() for line in said if line.strip()]
+            return lines[0][:LONGEST] if lines else f"exit code {process.returncode}"
+
+    def _started(self, argv: Sequence[str], listed: int, complaint: int) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            if self._ended:
+                return None
+            self._process = subprocess.Popen(
+                argv, stdin=listed, stdout=subprocess.PIPE, stderr=complaint, start_new_session=True, bufsize=0
+            )
+            return self._process
+
+    def _follow(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        while data := os.read(process.stdout.fileno(), READ_SIZE):
+            for line in data.split(b"\r"):
+                if moved := _MOVED.match(line):
+                    self._tell("rsync_moved", bytes=int(moved[1]))
+
+
+def rsync_argv(host: str, ssh: Sequence[str], source: str, top: str) -> list[str]:
+    """The command; the files' names follow over stdin, each with a NUL behind it.
+
+    All of them are sent (--ignore-times): the agent has found out what is missing, more carefully than rsync would.
+    """
+    options = [
+        *("--times", "--perms", "--ignore-times", "--no-implied-dirs", "-s", "--from0", "--files-from=-"),
+        *("--info=progress2", "--no-inc-recursive", "--no-human-readable", f"--temp-dir={STAGING}"),
+        *("--rsh", rsh(ssh)),
+    ]
+    address = f"[{host}]" if ":" in host else host
+    return ["rsync", *options, "--", source, f"{address}:{top}/"]
+
+
+def rsh(ssh: Sequence[str]) -> str:
+    """Words as rsync splits them (rsync(1), --rsh): in single quotes, where a quote stands for itself when doubled."""
+    return " ".join("'" + word.replace("'", "''") + "'" for word in ssh)

@@ -1,0 +1,104 @@
+"""The small parts of sending a project: how much is on its way, what rsync is told, what the user is told."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launcher.sync.complaints import amount, failed, no_room
+from launcher.sync.rsync import rsh, rsync_argv
+from launcher.sync.window import LARGEST, PROMPT, SMALLEST, Window
+
+PIECE = SMALLEST // 2
+
+
+def test_a_window_closes_when_it_is_full_and_opens_with_an_answer() -> None:
+    window = Window()
+    window.send(PIECE, 0)
+    assert window.is_open
+    window.send(PIECE, 0)
+    assert not window.is_open
+    window.answered(0)
+    assert window.is_open
+    assert not window.is_empty
+    window.answered(0)
+    assert window.is_empty
+
+
+def test_a_window_grows_with_prompt_answers_up_to_a_limit() -> None:
+    window = Window()
+    for _ in range(1000):
+        window.send(PIECE, 0)
+        window.answered(PROMPT / 2)
+    assert window.size == LARGEST
+
+
+def test_a_window_shrinks_with_late_answers_down_to_a_limit() -> None:
+    window = Window()
+    for _ in range(4):
+        window.send(PIECE, 0)
+        window.answered(0)
+    grown = window.size
+    window.send(PIECE, 0)
+    window.answered(PROMPT * 2)
+    assert window.size < grown
+    for _ in range(10):
+        window.send(PIECE, 0)
+        window.answered(PROMPT * 2)
+    assert window.size == SMALLEST
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (1_234_567, "1.2 MB"),
+        (10**16, "10000.0 TB"),
+    ],
+)
+def test_an_amount(size: int, text: str) -> None:
+    assert amount(size) == text
+
+
+def test_a_failure_names_host_place_reason_and_remedy() -> None:
+    assert failed("gpu", "/data/p", "a/b", "EACCES", "Permission denied") == (
+        "gpu: /data/p/a/b: Permission denied; change its permissions, or name a `workdir` that you can write to"
+    )
+
+
+def test_a_full_disk_names_what_is_needed() -> None:
+    assert no_room("gpu", "/data/p", 2_000_000_000, 1000).startswith(
+        "gpu: /data/p: the project needs 2.0 GB there, 1.0 kB are free; make room there"
+    )
+
+
+@pytest.mark.parametrize("words", [["ssh"], ["ssh", "-F", "/a b/c", "-o", "User=it's"], ["ssh", '"', "", "a\\b"]])
+def test_rsync_calls_ssh_with_the_words_of_the_connection(words: list[str], tmp_path: Path) -> None:
+    """Asked of rsync itself: it runs what stands for ssh here, which tells its arguments."""
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\nprintf "%s\\0" "$@" >"$0.told"\nexit 1\n')
+    program.chmod(0o755)
+    argv = rsync_argv("me@gpu", [str(program), *words], f"{tmp_path}/", "/there")
+    try:
+        subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("rsync is missing: install it (Debian, Ubuntu: apt install rsync)")
+
+    told = (tmp_path / "program.told").read_text().split("\0")
+    assert told[: len(words)] == words
+    assert told[len(words) :][:4] == ["-l", "me", "gpu", "rsync"]
+
+
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    assert rsync_argv("fd77::11", ["ssh"], "/here/", "/a b")[-2:] == ["/here/", "[fd77::11]:/a b/"]
+
+
+def test_quotes_are_doubled() -> None:
+    assert rsh(["a", "it's"]) == "'a' 'it''s'"
+    assert shlex.split(rsh(["a b", "c"])) == ["a b", "c"]
