@@ -35,6 +35,24 @@ class Launcher:
 
 
 @dataclass(frozen=True, slots=True)
+class RunHost:
+    """One host of a run: all that is needed to reach it again, and to find there what the run left."""
+
+    name: str
+    """As in the cluster file."""
+    tasks: tuple[str, ...]
+    """Slugs."""
+    run_dir: str
+    """The run's directory there, absolute; `attempt-N` lies below it."""
+    output_dir: str
+    """What `LAUNCH_OUTPUT_DIR` names there, absolute."""
+    ssh_options: tuple[str, ...] = ()
+    """Words for ssh from the cluster file, every path in them absolute."""
+    connect_timeout: float = 10.0
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunState:
     """What `run.json` holds."""
 
@@ -49,3 +67,7 @@ class RunState:
     ended: str | None = None
     result: Mapping[str, Any] | None = None
     """How it ended: the exit code, the number of attempts, the root cause of a failure."""
+    hosts: tuple[RunHost, ...] = ()
+    """All of them, this machine included, since the first worker was started."""
+    collect: tuple[str, ...] = ()
+    """What is gathered of the chief's output directory: names below it."""

@@ -22,7 +22,7 @@ from launcher.errors import LaunchError, UsageError
 from launcher.events import Event, HostReady, Interrupted, PortsReserved, ProgressMade, TaskExited, as_record
 from launcher.run_directory import RunDirectory, file_name, find, newest
 from launcher.run_directory.event_log import EventLog
-from launcher.run_directory.state import Launcher, RunState
+from launcher.run_directory.state import Launcher, RunHost, RunState
 from launcher.run_directory.whole_files import write_whole
 
 NOW = datetime(2026, 11, 20, 14, 22, 33)
@@ -34,6 +34,8 @@ STATE = RunState(
     started="2026-11-20T14:22:33+00:00",
     launcher=Launcher(pid=4711, created=1795184553.25),
     versions={"tf-launch": "0.1.0"},
+    hosts=(RunHost("me@gpu-a", ("worker-0",), "/home/me/run", "/home/me/run/output", ("-p", "2222"), 5.0),),
+    collect=("checkpoints", os.fsdecode(b"\xff")),
 )
 
 
