@@ -57,5 +57,5 @@ def access(host: Host, lease: float, early: HeadStart | None = None) -> Access:
 
 def chosen_options(host: Host) -> list[str]:
     """What the cluster file says of the way to a host, as arguments of ssh; the first of two wins."""
-    config = ["-F", str(Path(host.ssh.config).expanduser())] if host.ssh.config else []
+    config = ["-F", str(Path(host.ssh.config).expanduser().absolute())] if host.ssh.config else []
     return [*config, *host.ssh.options]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,7 +12,7 @@ import click
 
 from launcher import __version__
 from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageError
-from launcher.head_start import HeadStart
+from launcher.head_start import OTHER_COMMANDS, HeadStart
 
 EPILOG = """\b
 COMMAND is any program. `python` in front means the host's own Python; `train.py ...` means `python train.py ...`.
@@ -22,6 +23,10 @@ Examples:
   launch --cluster cluster_configs/two_local.yaml
   launch --workers 2 -- python train.py --epochs 3
   launch --cluster two_local.yaml --dry-run --json
+
+\b
+Other commands (each has its own --help):
+  launch collect [RUN]       bring what a run has left on its hosts
 
 \b
 Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot do what is asked of it,
@@ -114,11 +119,9 @@ def _assignment(text: str) -> tuple[str, str]:
 
 def main(early: HeadStart | None = None) -> NoReturn:
     """Run the command line; exceptions become exit codes. `early` has agents that may be used."""
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["run"]:
-        del arguments[0]
     try:
-        launch.main(arguments, obj=early or HeadStart(), prog_name="launch", standalone_mode=False)
+        command, name, arguments = chosen_command(sys.argv[1:])
+        command.main(arguments, obj=early or HeadStart(), prog_name=name, standalone_mode=False)
     except ClusterFileError as error:
         leave(error.exit_code, str(error))  # file:line:column comes first in a line, where editors look for it
     except LaunchError as error:
@@ -129,6 +132,17 @@ def main(early: HeadStart | None = None) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         leave(130)
     leave(0)
+
+
+def chosen_command(words: list[str]) -> tuple[click.Command, str, list[str]]:
+    """What the first word says: the command, its name, and the words that are left for it.
+
+    A program that is called like one of the commands can be run behind `--`.
+    """
+    first = words[0] if words else ""
+    if first in OTHER_COMMANDS:
+        return import_module(f"launcher.{first}").command, f"launch {first}", words[1:]
+    return launch, "launch", words[1:] if first == "run" else words
 
 
 def leave(code: int, complaint: str = "") -> NoReturn:

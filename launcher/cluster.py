@@ -24,6 +24,12 @@ class Task:
     def __str__(self) -> str:
         return f"{self.type} {self.index}"
 
+    @classmethod
+    def of_slug(cls, slug: str) -> Task:
+        """The task that a slug names."""
+        kind, _, index = slug.rpartition("-")
+        return cls(kind, int(index))
+
     @property
     def slug(self) -> str:
         """The task's name in file names and on the wire: `worker-0`."""

@@ -151,6 +151,19 @@ class TimedOut(NamedTuple):
     seconds: float
 
 
+class FileNews(NamedTuple):
+    """What an agent tells about files that it was asked for: part of a list, a piece of one, its end."""
+
+    host: str
+    kind: str
+    told: Mapping[str, Any]
+    data: bytes
+
+
+class GatheringEnded(NamedTuple):
+    """All that could be gathered from the hosts is here."""
+
+
 class Interrupted(NamedTuple):
     """The launcher was asked to stop: SIGINT, SIGTERM or SIGHUP."""
 
@@ -175,6 +188,8 @@ Event = (
     | HostEmpty
     | ProcessesSurvived
     | TimedOut
+    | FileNews
+    | GatheringEnded
     | Interrupted
 )
 

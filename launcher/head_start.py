@@ -13,6 +13,8 @@ from launcher.agent_process import AgentProcess
 from launcher.transport import agent_argv, local, over_ssh, ssh_options
 
 STARTING_NOTHING = frozenset({"-h", "--help", "--version", "--dry-run"})
+OTHER_COMMANDS = ("collect",)
+"""First words of a command line that is not about starting workers."""
 LARGEST_FILE = 1 << 16
 """Bytes of a cluster file that are looked at."""
 MOST_GUESSES = 32
@@ -25,7 +27,7 @@ LOCALHOST = "localhost"
 def likely_agents(arguments: Sequence[str]) -> list[tuple[str, ...]]:
     """The commands that start the agents of this command line's hosts, as far as a glance tells."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if STARTING_NOTHING & set(own):
+    if STARTING_NOTHING & set(own) or (own and own[0] in OTHER_COMMANDS):
         return []
     hosts = named_hosts(own)
     return [tuple(agent_argv(host, local if host == LOCALHOST else over_ssh(ssh_options()))) for host in hosts]

@@ -116,6 +116,10 @@ class HostConnection:
         """Do a step of sending the project (`launcher.agent.receiving`). Answers: `ProjectAnswer`."""
         self._send({"do": "project", "step": step, **fields}, body)
 
+    def ask_about_files(self, step: str, **fields: Any) -> None:
+        """Do a step of bringing files here (`launcher.agent.files`). Answers: `FileNews`."""
+        self._send({"do": "files", "step": step, **fields})
+
     def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
         frame = encode(head, body)
         with self._lock:
@@ -222,6 +226,8 @@ class HostConnection:
             return None
         if "task" in head:
             return self._task_event(kind, self._tasks[head["task"]], head, body)
+        if kind.startswith("files_"):
+            return events.FileNews(self.name, kind.removeprefix("files_"), head, body)
         if kind.startswith("project_"):
             return events.ProjectAnswer(self.name, kind.removeprefix("project_"), head, body)
         return self._host_event(kind, head)

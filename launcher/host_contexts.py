@@ -9,9 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from launcher.access import chosen_options
 from launcher.cluster_file import DEFAULT_RUN_DIR, ClusterFile, Host
 from launcher.host_facts import HostFacts
 from launcher.plan import HostContext, KerasFix
+from launcher.run_directory.state import RunHost
 
 PACKAGE = Path(__file__).resolve().parent
 TRAINING = PACKAGE.parent / "training"
@@ -36,6 +38,21 @@ def host_contexts(
         else _remote_context(host, directory, facts.get(host.name, UNTOLD), fix_keras, brings_training(file.command))
         for host in file.hosts
     }
+
+
+def run_hosts(file: ClusterFile, contexts: Mapping[str, HostContext]) -> tuple[RunHost, ...]:
+    """What is written down of the hosts, so that what the run leaves there can be found again."""
+    return tuple(
+        RunHost(
+            name=host.name,
+            tasks=tuple(task.slug for task in host.tasks),
+            run_dir=contexts[host.name].run_dir,
+            output_dir=contexts[host.name].output_dir,
+            ssh_options=() if host.is_local else tuple(chosen_options(host)),
+            connect_timeout=host.ssh.connect_timeout,
+        )
+        for host in file.hosts
+    )
 
 
 def _local_context(directory: Path, fix_keras: bool) -> HostContext:

@@ -179,6 +179,14 @@ class Hosts:
                 connection.give_up(f"{silence}: the host is down or frozen, or the link is cut")
             connection.beat()
 
+    def is_lost(self, host: str) -> bool:
+        """Its agent has gone, and has not been renewed."""
+        return self._connections[host].lost
+
+    def ask_about_files(self, host: str, step: str, **fields: object) -> None:
+        """Do a step of bringing files here from a host; the answers are `FileNews`."""
+        self._connections[host].ask_about_files(step, **fields)
+
     def acknowledge(self, host: str, task: Task, count: int) -> None:
         """A piece of a task's log is dealt with; as much more may come."""
         self._connections[host].acknowledge(task, count)

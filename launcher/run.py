@@ -20,7 +20,7 @@ from launcher.hosts import Hosts
 from launcher.request import Request, requested_cluster
 
 if TYPE_CHECKING:
-    from launcher.session import RunResult
+    from launcher.run_result import RunResult
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

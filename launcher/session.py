@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import platform
+import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from launcher import __version__, events
 from launcher.cluster import Task
@@ -24,7 +25,7 @@ from launcher.failure import Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
-from launcher.host_contexts import brings_training, host_contexts, remote_run_dir, support_files
+from launcher.host_contexts import brings_training, host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.hosts import Hosts, StopRequestedError
 from launcher.plan import AttemptPlan, plan_attempt
 from launcher.redaction import redacted_yaml
@@ -33,45 +34,23 @@ from launcher.run_directory import RunDirectory, find
 from launcher.run_directory.chief_files import kept, newest_step
 from launcher.run_directory.event_log import EventLog
 from launcher.run_directory.remote_logs import RemoteLogs
-from launcher.run_directory.state import Launcher, RunState
-from launcher.run_directory.whole_files import shown
+from launcher.run_directory.state import Launcher, RunHost, RunState
+from launcher.run_directory.whole_files import relative
+from launcher.run_result import RunResult
 from launcher.supervisor import AttemptResult, supervise
 from launcher.sync.sending import ProjectSync
+
+if TYPE_CHECKING:
+    from launcher.gathering import Gathering  # needed only once workers run on other hosts
 
 LAST_WORDS = 1.0
 """Seconds that a console which is stuck at the end gets for the launcher's last lines."""
 DRAIN_LOOK = 0.1
 """Seconds between two looks for a Ctrl-C while a slow console catches up."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended, and where what it left is."""
-
-    exit_code: int
-    directory: Path
-    attempts: int
-    failure: Failure | None = None
-
-    def as_record(self) -> dict[str, Any]:
-        """For JSON."""
-        cause = self.failure
-        return {
-            "exit_code": self.exit_code,
-            "run_directory": str(self.directory),
-            "attempts": self.attempts,
-            "root_cause": cause
-            and {
-                "kind": cause.kind.name.lower(),
-                "host": cause.host,
-                "task": cause.task and cause.task.slug,
-                "exit_code": cause.exit_code,
-                "signal": cause.signal,
-                "summary": cause.summary,
-                "location": cause.location,
-                "remedy": cause.remedy,
-            },
-        }
+STEP_PATIENCE = 5.0
+"""Seconds that a chief on another host gets to tell how far its checkpoints have come, before a restart is decided."""
+GIVING_UP = 1.0
+"""Seconds that gathering gets to break off."""
 
 
 class Session:
@@ -99,6 +78,8 @@ class Session:
         self._logs: dict[Task, str] = {}
         self._unwritten: AttemptPlan | None = None
         self._remote_logs = RemoteLogs(lambda text: self._console.say(text, error=True))
+        self._run_hosts: tuple[RunHost, ...] = ()
+        self._gathering: Gathering | None = None
 
     def _acknowledge(self, task: Task, count: int) -> None:
         self._hosts.acknowledge(self._hosts_of[task], task, count)
@@ -114,6 +95,7 @@ class Session:
         except StopRequestedError as stopped:
             result = replace(result, exit_code=128 + stopped.signal)
         finally:
+            result = self._gathered(result)
             self._finish(result)
         return result
 
@@ -130,14 +112,15 @@ class Session:
     def _attempts(self) -> RunResult:
         policy = RestartPolicy(self._file.restart.max_restarts, self._file.restart.backoff)
         tried: tuple[Attempt, ...] = ()
+        step = newest_step(self._directory.chief)
         for attempt in itertools.count(self._first_attempt):
-            before = newest_step(self._directory.chief)
             ended = self._attempt(attempt)
             cause = None if ended.succeeded else root_cause([classify(each, sys.executable) for each in ended.endings])
-            tried = (*tried, Attempt(cause, before, newest_step(self._directory.chief)))
-            result = RunResult(self._exit_code(ended), self._directory.path, len(tried), cause)
+            result = RunResult(self._exit_code(ended), self._directory.path, len(tried) + 1, cause)
             if ended.succeeded or ended.interrupted is not None:
                 return result
+            before, step = step, self._newest_step()
+            tried = (*tried, Attempt(cause, before, step))
             decision = policy.decide(tried)
             if isinstance(decision, GiveUp):
                 if self._file.restart.max_restarts:
@@ -154,6 +137,7 @@ class Session:
         plan = plan_attempt(self._file, spec, contexts, self._directory.path.name, attempt)
         self._logs = {each.task: relative(self._directory.log(attempt, each.task)) for each in plan.tasks}
         self._unwritten = plan
+        self._run_hosts = run_hosts(self._file, contexts)
         self._directory.make_attempt(attempt)
         remote = [host for host in self._file.hosts if not host.is_local]
         self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
@@ -170,14 +154,75 @@ class Session:
         self._console.say(
             f"restarting all workers in {delay:g} s (restart {restart} of {self._file.restart.max_restarts})"
         )
-        until = time.monotonic() + delay
-        while (left := until - time.monotonic()) > 0:
+        for event in self._attended(delay):
+            if isinstance(event, events.HostLost):
+                raise HostError(f"{event.host} was lost while waiting for the restart: {event.reason}")
+
+    def _newest_step(self) -> int | None:
+        """How far the checkpoints have come, whether they are here already or still on the chief's host."""
+        if not self._file.restart.max_restarts:
+            return None  # nothing depends on it
+        steps = [newest_step(self._directory.chief)]
+        if self._gathering is not None:
+            asked = self._gathering.ask_newest_step()
+            for _ in self._attended(STEP_PATIENCE, lambda: asked.is_over):
+                pass
+            steps.append(asked.step)
+        return max((step for step in steps if step is not None), default=None)
+
+    def _attended(self, seconds: float, over: Callable[[], bool] = lambda: False) -> Iterator[events.Event]:
+        """Stay with the hosts until something is over, or for a time; yield what happens meanwhile.
+
+        Raises:
+            StopRequestedError: the user would not wait.
+        """
+        until = time.monotonic() + seconds
+        while not over() and (left := until - time.monotonic()) > 0:
             self._hosts.beat()
-            match receive(self._inbox, min(left, self._file.timeouts.lease / BEATS_PER_LEASE)):
-                case events.Interrupted(number):
-                    raise StopRequestedError(number)
-                case events.HostLost(host, reason):
-                    raise HostError(f"{host} was lost while waiting for the restart: {reason}")
+            event = receive(self._inbox, min(left, self._file.timeouts.lease / BEATS_PER_LEASE))
+            if event is None:
+                continue
+            self._observe(event)
+            if isinstance(event, events.Interrupted):
+                raise StopRequestedError(event.signal)
+            yield event
+
+    def _begin_gathering(self) -> None:
+        """Once the first worker runs, as above; a run of this machine alone has nothing to gather."""
+        if all(host.is_local for host in self._file.hosts):
+            return
+        if self._gathering is None:
+            from launcher.gathering import Gathering
+
+            self._gathering = Gathering(
+                self._directory,
+                self._file.collect,
+                self._hosts.ask_about_files,
+                self._console.say,
+                ended=lambda: self._inbox.put(events.GatheringEnded()),
+                interval=self._file.collect_interval,
+            )
+        self._gathering.begin(self._run_hosts, self._hosts.is_lost)
+
+    def _gathered(self, result: RunResult) -> RunResult:
+        """Bring what the hosts have. A further Ctrl-C leaves it there."""
+        self._remote_logs.close()
+        gathering = self._gathering
+        if gathering is None:
+            return result
+        gathering.finish()
+        try:
+            for _ in self._attended(math.inf, lambda: gathering.is_over):
+                pass
+        except StopRequestedError as stopped:
+            gathering.give_up()
+            result = replace(result, exit_code=result.exit_code or 128 + stopped.signal)
+            with contextlib.suppress(StopRequestedError):
+                for _ in self._attended(GIVING_UP, lambda: gathering.is_over):
+                    pass
+        if not gathering.tell(f"launch collect {shlex.quote(relative(self._directory.path))}"):
+            result = replace(result, exit_code=result.exit_code or EXIT_HOST)
+        return result
 
     # ---- what is shown and written down
     def _observe(self, event: events.Event) -> None:
@@ -189,12 +234,16 @@ class Session:
                 self._remote_logs.write(event.task, event.offset, event.data)
                 self._console.write(event.task, event.data)
                 return
+            case events.FileNews() | events.HostLost() if self._gathering is not None:
+                self._gathering.take(event)
             case events.LogEnded():
                 self._console.end(event.task)
             case events.TaskStarted() if self._unwritten is not None:
                 plan, self._unwritten = self._unwritten, None
                 self._write_down(plan)
-        self._event_log.append(event)
+                self._begin_gathering()
+        if not isinstance(event, events.FileNews):
+            self._event_log.append(event)
 
     def _write_down(self, plan: AttemptPlan) -> None:
         """Once the first worker runs: nobody waits for a disk before that, and no full disk ends the run."""
@@ -229,6 +278,8 @@ class Session:
             versions={"tf-launch": __version__, "python": platform.python_version()},
             ended=None if result is None else datetime.now().astimezone().isoformat(timespec="seconds"),
             result=None if result is None else result.as_record(),
+            hosts=self._run_hosts,
+            collect=self._file.collect,
         )
         self._directory.write_state(record)
 
@@ -248,7 +299,6 @@ class Session:
         with self._complaining():
             self._write_state("stopped" if result.exit_code > 128 else "failed" if result.exit_code else "done", result)
         self._event_log.close()
-        self._remote_logs.close()
         self._console.close(timeout=LAST_WORDS)
         if self._request.as_json:
             print(json.dumps(result.as_record()))
@@ -294,10 +344,3 @@ def run_directory(request: Request, name: str, now: datetime) -> RunDirectory:
     if launcher.is_alive():
         raise UsageError(f"run {directory.path.name} still runs (launcher: process {launcher.pid}); stop it first")
     return directory
-
-
-def relative(path: str | Path) -> str:
-    """A path as a person in this directory would write it, on one line."""
-    path = Path(path)
-    here = Path.cwd()
-    return shown(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -25,20 +25,28 @@ class Decoder:
     """Cuts a stream of bytes into frames, wherever reads happened to split them."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._parts: list[bytes] = []
+        self._length = 0
+        self._needed = FRAME.size
+        """Bytes without which no frame can be complete: until they are here, a part costs no copy."""
 
     def feed(self, data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Take the next bytes; yield each (head, body) that they complete."""
-        self._buffer += data
+        self._parts.append(data)
+        self._length += len(data)
+        if self._length < self._needed:
+            return
+        buffer = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         start = 0
-        while len(self._buffer) - start >= FRAME.size:
-            head_length, body_length = FRAME.unpack_from(self._buffer, start)
-            body_at = start + FRAME.size + head_length
-            if len(self._buffer) < body_at + body_length:
-                break
-            with memoryview(self._buffer) as view:  # a slice of the bytearray itself would copy the body twice
-                head = json.loads(bytes(view[start + FRAME.size : body_at]))
-                body = bytes(view[body_at : body_at + body_length])
-            yield head, body
-            start = body_at + body_length
-        del self._buffer[:start]
+        while (end := self._frame_end(buffer, start)) <= len(buffer):
+            body_at = end - FRAME.unpack_from(buffer, start)[1]
+            yield json.loads(buffer[start + FRAME.size : body_at]), buffer[body_at:end]
+            start = end
+        self._parts, self._length, self._needed = [buffer[start:]], len(buffer) - start, end - start
+
+    def _frame_end(self, buffer: bytes, start: int) -> int:
+        """Where the frame that begins at `start` ends, as far as that is known."""
+        if len(buffer) - start < FRAME.size:
+            return start + FRAME.size
+        head_length, body_length = FRAME.unpack_from(buffer, start)
+        return start + FRAME.size + int(head_length) + int(body_length)

@@ -19,11 +19,16 @@ if False:  # names for type checkers only: typing costs start-up time
     import socket
     from typing import Any
 
+    from launcher.agent.files import Files
     from launcher.agent.receiving import Receiving
 
 BACKLOG = 1 << 20
 """Bytes waiting in the agent to be written to the launcher, above which no more log is read."""
 
+SHORT_BACKLOG = 1 << 19
+"""The same for files: logs and news pass them by. So much keeps a pipe full while the next piece is read and hashed."""
+FILE_TIME = 0.01
+"""Seconds given to files before everything else gets its turn."""
 BUSY_POLL, IDLE_POLL = 0.01, 0.1
 """Seconds between looks at the logs: just after something came, and at rest."""
 LISTENER_LOOK = 0.25
@@ -43,7 +48,8 @@ class Agent:
         self.dialling: Dialling | None = None
         self.receiving: Receiving | None = None
         self.look_for_listeners_at = 0.0
-        self.outgoing: list[bytes] = []
+        self.files: Files | None = None
+        self.outgoing: list[memoryview] = []
         self.outgoing_bytes = 0
         self.connected = True
         self.lease = 15.0
@@ -73,7 +79,7 @@ class Agent:
 
     def _queue(self, data: bytes) -> None:
         if self.connected:
-            self.outgoing.append(data)
+            self.outgoing.append(memoryview(data))  # what is left of it after a write is no copy
             self.outgoing_bytes += len(data)
 
     def flush(self) -> None:
@@ -191,6 +197,14 @@ class Agent:
             self.workers[task].acknowledged += count
             self.poll_interval = BUSY_POLL
 
+    def do_files(self, step: str, **fields: Any) -> None:
+        """Do a step of bringing files to the launcher."""
+        if self.files is None:
+            from launcher.agent.files import Files
+
+            self.files = Files(self.tell)
+        getattr(self.files, step)(**fields)
+
     def abandon(self, reason: str) -> None:
         """Nobody will say what to do any more: stop everything, and end. The reason stands on stderr."""
         if self.connected:
@@ -199,6 +213,8 @@ class Agent:
             self.outgoing = []
             if self.receiving is not None:
                 self.receiving.close()
+            if self.files is not None:
+                self.files.forget()
             self.do_stop(signal.SIGTERM, ORPHAN_GRACE)
 
     # ---- what happens on this host
@@ -262,6 +278,16 @@ class Agent:
             if silent[port].runs_tensorflow():
                 self.tell("listening", task=silent[port].name)
 
+    def send_files(self) -> None:
+        """Send files as long as little else waits to be sent, and not for long."""
+        until = time.monotonic() + FILE_TIME
+        while self.files is not None and self._may_send_files() and time.monotonic() < until:
+            self.files.step()
+            self.flush()
+
+    def _may_send_files(self) -> bool:
+        return self.files is not None and self.files.ready and self.outgoing_bytes < SHORT_BACKLOG
+
     def _close_drained_logs(self) -> None:
         """Once nothing can write any more, a log that has been shipped whole is done with."""
         for name, worker in list(self.workers.items()):
@@ -296,6 +322,8 @@ class Agent:
             self.tell_dialled()
 
     def _timeout(self) -> float:
+        if self._may_send_files():
+            return 0.0
         due = [self.lease_until]
         if self.kill_at is not None:
             due.append(self.kill_at)
@@ -351,3 +379,4 @@ class Agent:
             self.notice_listeners()
             self.ship()
             self.flush()
+            self.send_files()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LOCALHOST = "localhost"
 DEFAULT_RUN_DIR = "~/.tf-launch/runs"
 PROJECTS = "~/.tf-launch/projects"
+ROOT_VALUES = ("name", "command", "collect", "collect_interval")
+"""The keys of the file's top level that hold one value."""
 DEFAULT_COMMAND = ("python", "-m", "training")
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -119,6 +121,8 @@ class ClusterFile:
     collect: tuple[str, ...] = ("checkpoints", "tensorboard", "export")
     """Names below the chief's output directory."""
     sync: Sync | None = None
+    collect_interval: float = 60.0
+    """Seconds between two looks for new files of a chief on another host; 0: only at the end."""
 
 
 def local_cluster(workers: int, command: Sequence[str] = DEFAULT_COMMAND, name: str = "local") -> ClusterFile:
@@ -144,7 +148,7 @@ def read_cluster_file(path: Path) -> ClusterFile:
 
     file, hosts = read_entries(path)
     numbered = number_tasks(task_counts(host) or {} for host in hosts)
-    given: dict[str, Any] = {key: file.values[key] for key in ("name", "command", "collect") if key in file.values}
+    given: dict[str, Any] = {key: file.values[key] for key in ROOT_VALUES if key in file.values}
     sync = _sync(file, path)
     return ClusterFile(
         hosts=tuple(_host(host, tasks, file, sync) for host, tasks in zip(hosts, numbered, strict=True)),

@@ -118,6 +118,7 @@ ROOT = Record(
             "[checkpoints, export]",
             unique=True,
         ),
+        "collect_interval": Duration(),
     },
     "{hosts: [" + HOST_EXAMPLE + "]}",
     required=("hosts",),

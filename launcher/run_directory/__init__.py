@@ -80,6 +80,16 @@ class RunDirectory:
         """What the chief made: checkpoints, TensorBoard logs, exports."""
         return self.path / "chief"
 
+    @property
+    def gathered_file(self) -> Path:
+        """Which files of the chief are here, and as of when, where it ran on another host."""
+        return self.path / "gathered.jsonl"
+
+    @property
+    def parts(self) -> Path:
+        """Files that are on their way here from another host."""
+        return self.path / ".gathering"
+
     def attempt(self, attempt: int) -> Path:
         """The directory of one attempt."""
         return self.path / f"attempt-{attempt}"

@@ -22,7 +22,7 @@ class Kept:
     """Bytes."""
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.files} file{'' if self.files == 1 else 's'}, {_readable(self.size)})"
+        return f"{self.name} ({self.files} file{'' if self.files == 1 else 's'}, {readable_size(self.size)})"
 
 
 def kept(output_dir: Path, names: Sequence[str]) -> list[Kept]:
@@ -53,7 +53,8 @@ def _files(directory: Path) -> Iterator[os.DirEntry[str]]:
         return  # nothing was kept there, or a worker has just tidied it up
 
 
-def _readable(size: float) -> str:
+def readable_size(size: float) -> str:
+    """A number of bytes as a person reads it: `3.9 MB`."""
     for unit in _UNITS:
         if size < 1000 or unit == _UNITS[-1]:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from launcher.cluster import Task, chief_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,12 @@ class RunHost:
     """Words for ssh from the cluster file, every path in them absolute."""
     connect_timeout: float = 10.0
     """Seconds."""
+
+
+def chief_host(hosts: Sequence[RunHost]) -> RunHost:
+    """The host that the chief runs on."""
+    chief = chief_of(Task.of_slug(task) for host in hosts for task in host.tasks)
+    return next(host for host in hosts if chief.slug in host.tasks)
 
 
 @dataclass(frozen=True, slots=True)

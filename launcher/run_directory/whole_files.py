@@ -44,3 +44,10 @@ def shown(path: Path) -> str:
     """The path for a message: one readable line, though a path may hold newlines or bytes that are no UTF-8."""
     text = str(path)
     return text if text.isprintable() else repr(text)
+
+
+def relative(path: str | Path) -> str:
+    """A path as a person in this directory would write it, on one line."""
+    path = Path(path)
+    here = Path.cwd()
+    return shown(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 
-from launching import Launch
+from launching import Launch, await_true
 from rig import Host
 
 Start = Callable[..., Launch]
@@ -45,3 +47,28 @@ def test_a_worker_that_leaves_before_it_has_joined_is_named(launch: Start, clust
 
     assert started.wait(TRAINING) == 1
     assert "worker 1 on host2 could not be started: its server was not up 4 s after the first one" in started.last_words
+
+
+RESTORED = """
+import sys, keras, numpy, tensorflow as tf
+newest = tf.train.latest_checkpoint(sys.argv[1] + "/checkpoints")
+assert len(tf.train.load_checkpoint(newest).get_variable_to_shape_map()) > 5
+model = keras.saving.load_model(sys.argv[1] + "/export/model.keras", compile=False)
+print(newest.rpartition("/")[2], model(numpy.zeros((1, 8, 8, 1))).shape)
+"""
+
+
+def test_what_was_trained_elsewhere_can_be_restored_here(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    options = cluster(*hosts[:2], defaults=TENSORFLOW, collect_interval="200ms")
+    started = launch(*options, "--", "python", "-m", "training", "--epochs", "1")
+    checkpoints = started.runs / "latest" / "chief" / "checkpoints"
+    await_true(lambda: (checkpoints / "checkpoint").exists(), "a checkpoint comes while the run goes on")
+    assert started.succeeded()
+
+    words = [sys.executable, "-c", RESTORED, str(checkpoints.parent)]
+    quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    restored = subprocess.run(words, env=quiet, capture_output=True, text=True)
+    assert restored.stdout == "step-29 (1, 10)\n", restored.stderr
+    assert "gathered checkpoints/step-29 (2 files, " in started.last_words
+    assert "not brought" not in started.last_words
+    assert not list(checkpoints.rglob("*temp*"))

@@ -17,9 +17,18 @@ ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = """
     __main__
     cli
+    collect
     run
     session
-    sync.sending
+    gathering run_result sync.sending
+    gathering.host_gatherer gathering.newest_step
+    gathering.chief_output gathering.worker_logs
+    gathering.report
+    gathering.image
+    gathering.gathered
+    gathering.selection gathering.conversation
+    gathering.checkpoints gathering.record gathering.arrival
+    gathering.remote_files
     supervisor hosts dry_run failure.report failure.restart_policy host_contexts
     run_directory.chief_files run_directory.event_log run_directory.remote_logs
     failure run_directory console host free_ports reachability sync.exchange sync.rsync
@@ -33,12 +42,12 @@ LAUNCHER = """
     cluster_file.value_kinds
     cluster_file.yaml_nodes
     cluster_file.file_text events failure.collateral failure.traceback_text sync.complaints
-    run_directory.whole_files
-    cluster errors failure.remedies run_directory.state redaction transport
+    run_directory.whole_files run_directory.state
+    cluster errors failure.remedies redaction transport
     console.lines console.terminal console.startup_noise sync.ignoring sync.window
     agent.pair
     agent.loop
-    agent.workers agent.ports agent.reach agent.receiving
+    agent.workers agent.ports agent.reach agent.files agent.receiving
     agent.comparing agent.placing
     agent.framing agent.processes agent.facts agent.support agent.received
     agent sync bootstrap.sitecustomize bootstrap.tf_launch_keras_hook

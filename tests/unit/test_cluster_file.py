@@ -58,6 +58,7 @@ restart: {max_restarts: 3, backoff: 2s}
 sync: {from: .., exclude: ["*.ckpt", data/], gitignore: false}
 timeouts: {start: 60, stall: 10m, grace: 1.5s, failure_grace: 0, lease: 1h}
 collect: [checkpoints, export/1]
+collect_interval: 5m
 """
 
 
@@ -102,6 +103,7 @@ def test_every_key_is_read(read: Read, tmp_path: Path) -> None:
         timeouts=Timeouts(60.0, 600.0, 1.5, 0.0, 3600.0),
         collect=("checkpoints", "export/1"),
         sync=Sync(tmp_path.parent, ("*.ckpt", "data/"), gitignore=False),
+        collect_interval=300.0,
     )
 
     assert read(EVERY_KEY) == expected

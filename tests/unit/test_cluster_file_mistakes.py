@@ -42,7 +42,7 @@ ONE_MISTAKE = {
         HOST + "restrat: {}\n",
         (
             "2:1: unknown key 'restrat' in the cluster file; allowed are name, hosts, defaults, ssh, command, restart, "
-            "timeouts, sync, collect; did you mean 'restart'?"
+            "timeouts, sync, collect, collect_interval; did you mean 'restart'?"
         ),
     ),
     "unknown key of a host": (

@@ -61,6 +61,7 @@ ANY_FILE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             {}, optional=dict.fromkeys(["start", "stall", "grace", "failure_grace", "lease"], SECONDS)
         ),
         "collect": st.lists(NAME, max_size=3, unique=True),
+        "collect_interval": SECONDS,
     },
 )
 FILE = ANY_FILE.filter(lambda file: all(host.get("address") not in ("0.0.0.0", "::") for host in file["hosts"]))
@@ -101,6 +102,7 @@ def expected_file(file: dict[str, Any]) -> ClusterFile:
         restart=RestartLimits(**file.get("restart", {})),
         timeouts=Timeouts(**file.get("timeouts", {})),
         collect=tuple(file.get("collect", ("checkpoints", "tensorboard", "export"))),
+        collect_interval=file.get("collect_interval", 60.0),
     )
 
 

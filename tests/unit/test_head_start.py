@@ -49,6 +49,11 @@ def test_what_starts_nothing_starts_no_agent(option: str) -> None:
     assert likely_agents(["--workers", "2", option]) == []
 
 
+def test_another_command_than_run_starts_no_agent() -> None:
+    assert likely_agents(["collect", "latest"]) == []
+    assert len(likely_agents(["--workers", "2", "collect"])) == 1
+
+
 def test_an_option_of_the_command_is_none_of_ours() -> None:
     assert len(likely_agents(["--workers", "2", "--", "train", "--help"])) == 1
 

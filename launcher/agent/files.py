@@ -1,0 +1,234 @@
+"""Files of this host, listed and sent to the launcher piece by piece, between everything else that the agent does."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+if False:  # names for type checkers only: typing costs start-up time
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+PIECE = 1 << 18
+"""Bytes of a file read, hashed and sent at a time, at most: about a millisecond's work."""
+BATCH = 500
+"""Files told of in one frame, and looked at before the agent looks after everything else again."""
+
+LEAST_WINDOW, FIRST_WINDOW, MOST_WINDOW = 1 << 16, 1 << 20, 1 << 24
+"""Bytes of files that may be on their way. 16 MiB keep a link of 1 Gbit/s full over 100 ms there and back."""
+PIECES = 4
+"""In a window, at least."""
+SOON, LATE = 0.1, 0.25
+"""Seconds that a piece may wait on its way: above the first the window stops to grow, above the second it shrinks.
+
+All else that the agent has to tell waits as long: a worker's end, a line of its log, the answer to a sign of life.
+"""
+
+BELOW = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class Window:
+    """How many bytes may be on their way to the launcher: many where they arrive soon, few where they queue."""
+
+    def __init__(self) -> None:
+        self._size = FIRST_WINDOW
+        self._sent = self._arrived = 0
+        self._under_way: list[tuple[int, float]] = []
+        self._quickest = float("inf")
+        self._shrunk_at = 0
+
+    @property
+    def is_open(self) -> bool:
+        """One more piece may go."""
+        return self._sent - self._arrived < self._size
+
+    @property
+    def piece(self) -> int:
+        """How many bytes go at a time."""
+        return min(PIECE, self._size // PIECES)
+
+    def sent(self, count: int, now: float) -> None:
+        """So many bytes more are on their way."""
+        self._sent += count
+        self._under_way.append((self._sent, now))
+
+    def arrived(self, count: int, now: float) -> None:
+        """So many bytes more are dealt with on the other side."""
+        self._arrived += count
+        took = None
+        while self._under_way and self._under_way[0][0] <= self._arrived:
+            took = now - self._under_way.pop(0)[1]
+        if took is not None:
+            self._quickest = min(self._quickest, took)
+            self._fit(took - self._quickest, count)
+
+    def _fit(self, waited: float, count: int) -> None:
+        if waited < SOON:
+            self._size = min(MOST_WINDOW, self._size + count)
+        elif waited > LATE and self._arrived > self._shrunk_at:
+            self._size = max(LEAST_WINDOW, self._size // 2)
+            self._shrunk_at = self._sent  # what is under way now says nothing about the smaller window
+
+
+class Files:
+    """What the launcher has asked for and not got yet. It is served in order, lists first: they are short."""
+
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell = tell
+        self._lists: list[Iterator[None]] = []
+        self._sendings: list[Iterator[None]] = []
+        self._window = Window()
+
+    def list_below(self, number: int, root: str, names: list[str]) -> None:
+        """Tell of every regular file below `root`/name for each of the names."""
+        self._lists.append(self._listing(number, root, names))
+
+    def send(self, number: int, root: str, path: str, offset: int, sha256: str) -> None:
+        """Send a file from `offset` on if its bytes before that have this SHA-256, else from its beginning."""
+        self._sendings.append(self._sending(number, root, path, offset, sha256))
+
+    def arrived(self, count: int) -> None:
+        """The launcher has dealt with `count` more bytes."""
+        self._window.arrived(count, time.monotonic())
+
+    def forget(self) -> None:
+        """Nobody waits for any of it any more."""
+        for each in self._lists + self._sendings:
+            each.close()  # type: ignore[attr-defined]
+        self._lists, self._sendings = [], []
+
+    @property
+    def ready(self) -> bool:
+        """`step` has something to do."""
+        return bool(self._lists or (self._sendings and self._window.is_open))
+
+    def step(self) -> None:
+        """Do a millisecond's work."""
+        waiting = self._lists or self._sendings
+        try:
+            next(waiting[0])
+        except StopIteration:
+            del waiting[0]
+
+    def _listing(self, number: int, root: str, names: list[str]) -> Iterator[None]:
+        found: dict[str, list[Any]] = {"files": [], "links": [], "unreadable": []}
+        for count, (kind, what) in enumerate(walk(root, names), 1):
+            if kind in found:
+                found[kind].append(what)
+            if count % BATCH == 0:
+                self._tell("files_listed", number=number, **found)
+                found = {kind: [] for kind in found}
+                yield
+        self._tell("files_listed", number=number, **found)
+        self._tell("files_list_ended", number=number, clock_ns=time.time_ns())
+
+    def _sending(self, number: int, root: str, path: str, offset: int, sha256: str) -> Iterator[None]:
+        try:
+            fd = open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as error:
+            self._tell("files_failed", number=number, reason=error.strerror)
+            return
+        try:
+            yield from self._send_open(fd, number, offset, sha256)
+        except OSError as error:
+            self._tell("files_failed", number=number, reason=error.strerror)
+        finally:
+            os.close(fd)
+
+    def _send_open(self, fd: int, number: int, offset: int, sha256: str) -> Iterator[None]:
+        import hashlib  # only a run that gathers pays for it
+
+        before = os.fstat(fd)
+        if not stat.S_ISREG(before.st_mode):
+            self._tell("files_failed", number=number, reason="no regular file any more")
+            return
+        at, digest = 0, hashlib.sha256()
+        while at < offset and (data := os.pread(fd, min(PIECE, offset - at), at)):
+            digest.update(data)
+            at += len(data)
+            yield
+        if at != offset or (offset and digest.hexdigest() != sha256):
+            at, digest = 0, hashlib.sha256()
+        while at < before.st_size and (data := os.pread(fd, min(self._window.piece, before.st_size - at), at)):
+            digest.update(data)
+            self._tell("files_piece", data, number=number, offset=at)
+            self._window.sent(len(data), time.monotonic())
+            at += len(data)
+            yield
+        after = os.fstat(fd)
+        unchanged = at == after.st_size and after.st_ctime_ns == before.st_ctime_ns  # nobody can set it back
+        self._tell(
+            "files_sent",
+            number=number,
+            size=at,
+            sha256=digest.hexdigest(),
+            mtime_ns=before.st_mtime_ns,
+            unchanged=unchanged,
+        )
+
+
+def walk(root: str, names: list[str]) -> Iterator[tuple[str, Any]]:
+    """All that is below `root`/name: a regular file is ("files", [path below root, size, mtime in ns]).
+
+    A symbolic link is followed nowhere: ("links", path). What cannot be read: ("unreadable", [path, reason]). A
+    directory is told of before what is in it: ("directories", path).
+    """
+    waiting = list(reversed(names))
+    while waiting:
+        path = waiting.pop()
+        try:
+            fd = open_below(root, path, os.O_PATH)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # not there yet, or tidied up since
+        except OSError as error:
+            yield "unreadable", [path, error.strerror]
+            continue
+        try:
+            found = os.fstat(fd)
+            if stat.S_ISDIR(found.st_mode):
+                waiting += below(fd, path)
+                yield "directories", path
+            elif stat.S_ISREG(found.st_mode):
+                yield "files", [path, found.st_size, found.st_mtime_ns]
+            elif stat.S_ISLNK(found.st_mode):
+                yield "links", path
+        except OSError as error:
+            yield "unreadable", [path, error.strerror]
+        finally:
+            os.close(fd)
+
+
+def below(directory: int, path: str) -> list[str]:
+    """The paths of all that is in a directory, the last by name first."""
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
+    try:
+        names = os.listdir(fd)
+    finally:
+        os.close(fd)
+    # On the wire a name is UTF-8, each byte of it that is none a surrogate, whatever this host's locale says.
+    return sorted((f"{path}/{os.fsencode(name).decode('utf-8', 'surrogateescape')}" for name in names), reverse=True)
+
+
+def open_below(root: str, path: str, flags: int) -> int:
+    """Open `path` below `root`; no symbolic link on the way to it is followed, nor is it one.
+
+    With O_PATH the link itself is opened.
+
+    Raises:
+        OSError: there is no such file, or the path could lead out of `root`.
+    """
+    *above, last = path.encode("utf-8", "surrogateescape").split(b"/")
+    if any(name in (b"", b".", b"..") or b"\0" in name for name in (*above, last)):
+        raise FileNotFoundError(2, f"no path below {root}")
+    directory = os.open(root.encode("utf-8", "surrogateescape"), os.O_PATH | os.O_DIRECTORY)
+    for name in above:
+        try:
+            deeper = os.open(name, BELOW, dir_fd=directory)
+        finally:
+            os.close(directory)
+        directory = deeper
+    try:
+        return os.open(last, flags | os.O_NOFOLLOW, dir_fd=directory)
+    finally:
+        os.close(directory)

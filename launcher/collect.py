@@ -1,0 +1,109 @@
+"""`launch collect`: bring what a run has left on its hosts, once more."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from queue import SimpleQueue
+
+import click
+
+from launcher import events
+from launcher.cluster_file import LOCALHOST, Host, Ssh
+from launcher.console import Console
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED
+from launcher.gathering import Gathering, Outcome
+from launcher.gathering.conversation import HostAwayError
+from launcher.gathering.report import brought_line
+from launcher.host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts import Hosts
+from launcher.run import signals_into
+from launcher.run_directory import RunDirectory, find
+from launcher.run_directory.chief_files import kept
+from launcher.run_directory.state import RunHost
+from launcher.run_directory.whole_files import relative
+from launcher.transport import LEASE
+
+EPILOG = """\b
+RUN is the name of a run, the path of its directory, or `latest`; without it, the run that was started last is meant.
+What is here already is not sent again. Nothing on the hosts is changed.
+
+\b
+Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is away, 130 interrupted.
+"""
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog=EPILOG,
+)
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=Path("runs"),
+    show_default=True,
+    help="Where the directories of runs are.",
+)
+@click.argument("run", required=False)
+def command(run: str | None, run_dir: Path) -> None:
+    """Bring the files that a run has left on other hosts: the chief's, and all workers' logs."""
+    raise SystemExit(collect(find(run_dir, run)))
+
+
+def collect(directory: RunDirectory) -> int:
+    """Gather a run's files from its hosts; return the exit code.
+
+    Raises:
+        LaunchError: the run's state cannot be read, or nothing can be written here.
+    """
+    state = directory.read_state()
+    console = Console(lambda *_: None)
+    inbox: Inbox = SimpleQueue()
+    directory.make_chief()
+    if all(host.name == LOCALHOST for host in state.hosts):
+        console.say("all of this run is here: it had no other hosts")
+    remote = [_host(host) for host in state.hosts if host.name != LOCALHOST]
+    with signals_into(inbox), Hosts(remote, inbox, LEASE) as hosts:
+        gathering = Gathering(
+            directory,
+            state.collect,
+            hosts.ask_about_files,
+            console.say,
+            ended=lambda: inbox.put(events.GatheringEnded()),
+            still_running=state.launcher.is_alive(),
+        )
+        gathering.begin(state.hosts, hosts.is_lost)
+        gathering.finish()
+        interrupted = _attend(gathering, hosts, inbox)
+    for each in gathering.outcomes:
+        console.say(brought_line(each.host.name, each.gathered))
+    all_here = gathering.tell(f"launch collect {shlex.quote(relative(directory.path))}")
+    found = kept(directory.chief, state.collect)
+    if found:
+        console.say(f"the chief's files, in {relative(directory.chief)}: {', '.join(map(str, found))}")
+    console.close()
+    return interrupted or (EXIT_DONE if all_here else _exit_code(gathering.outcomes))
+
+
+def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox) -> int:
+    """Stay with the hosts until all is over; return 0, or the exit code of the signal that ended it before."""
+    while not gathering.is_over:
+        hosts.beat()
+        match receive(inbox, LEASE / BEATS_PER_LEASE):
+            case (events.FileNews() | events.HostLost()) as event:
+                gathering.take(event)
+            case events.Interrupted(number):
+                gathering.give_up()
+                return 128 + number
+    return 0
+
+
+def _host(host: RunHost) -> Host:
+    return Host(host.name, (), ssh=Ssh(None, host.connect_timeout, host.ssh_options))
+
+
+def _exit_code(outcomes: Sequence[Outcome]) -> int:
+    away = any(isinstance(each.trouble, HostAwayError) for each in outcomes)
+    return EXIT_HOST if away else EXIT_WORKERS_FAILED

@@ -1,0 +1,147 @@
+"""One file on its way here: bytes in, a verified file out."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+READ_SIZE = 1 << 20
+
+
+class Arrival:
+    """A file that arrives piece by piece, and begins with what an earlier try has left.
+
+    It is written beside its place; or at its place, if it grows there: who has it open (TensorBoard) goes on reading.
+    """
+
+    def __init__(self, place: Path, part: Path, *, in_place: bool = False) -> None:
+        """Open it.
+
+        Args:
+            place: where the file is to be in the end.
+            part: where it is written until it is whole.
+            in_place: append to the file that is at `place`, if there is one.
+
+        Raises:
+            OSError: the disk is full, or something is in the way.
+        """
+        self.place = place
+        self.offset = 0
+        """Bytes that are here."""
+        self._part = part
+        self._in_place = in_place and os.path.lexists(place)
+        self._digest = hashlib.sha256()
+        self._fd = _opened(place if self._in_place else part)
+
+    @property
+    def sha256(self) -> str:
+        """Of what is here."""
+        return self._digest.hexdigest()
+
+    def resume(self) -> None:
+        """Hash what is here already; the rest is to follow.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with _naming(self.place):
+            while data := os.pread(self._fd, READ_SIZE, self.offset):
+                self._add(data)
+
+    def take(self, offset: int, data: bytes) -> None:
+        """Write the next bytes. An offset of 0 means that what was here before is not what the file begins with.
+
+        Raises:
+            OSError: they cannot be written.
+            ValueError: they are not the next ones.
+        """
+        if offset == 0 and self.offset:
+            self._begin_anew()
+        if offset != self.offset:
+            raise ValueError(f"bytes from {offset} came where those from {self.offset} were expected")
+        with _naming(self.place):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.pwrite(self._fd, rest, offset + len(data) - len(rest)) :]
+        self._add(data)
+
+    def is_whole(self, size: int, sha256: str) -> bool:
+        """Whether all of the file is here, byte for byte."""
+        return (size, sha256) == (self.offset, self.sha256)
+
+    def content(self, offset: int = 0) -> bytes:
+        """What is here, from `offset` on (negative: from the end)."""
+        start = max(0, self.offset + offset) if offset < 0 else offset
+        return os.pread(self._fd, self.offset - start, start)
+
+    def put(self, mtime_ns: int, *, durable: bool = False) -> None:
+        """Put it in its place.
+
+        Args:
+            mtime_ns: the time that it gets.
+            durable: wait until the disk has it, so that a power cut costs nothing.
+
+        Raises:
+            OSError: it cannot be put there.
+        """
+        with _naming(self.place):
+            os.utime(self._fd, ns=(mtime_ns, mtime_ns))
+            if durable:
+                os.fsync(self._fd)
+        if not self._in_place:
+            make_directory(self.place.parent)
+            self._part.replace(self.place)
+        self.close()
+
+    def discard(self) -> None:
+        """Forget what has come of it. What had been put in its place before stays there."""
+        self.close()
+        if not self._in_place:
+            self._part.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Keep what has come for the next try."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _begin_anew(self) -> None:
+        if self._in_place:
+            self.close()
+            self._fd, self._in_place = _opened(self._part), False
+        os.ftruncate(self._fd, 0)
+        self._digest = hashlib.sha256()
+        self.offset = 0
+
+    def _add(self, data: bytes) -> None:
+        self._digest.update(data)
+        self.offset += len(data)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it, for their owner only, where they are not there yet.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if not path.is_dir():
+        make_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """What goes wrong with an open file does not say with which."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def _opened(path: Path) -> int:
+    make_directory(path.parent)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,0 +1,148 @@
+"""What the chief makes, brought here: whole, verified, checkpoint by checkpoint, the newest first."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from launcher.gathering.checkpoints import INDEX_END, STATE_FILE, newest_named, prefix_of
+from launcher.gathering.conversation import Conversation, Fetched, Wanted
+from launcher.gathering.gathered import Gathered
+from launcher.gathering.image import DISK_FULL, Image, NoRoomError
+from launcher.gathering.record import opened
+from launcher.gathering.remote_files import Listing
+from launcher.gathering.report import gathered_line, under_way_line
+from launcher.gathering.selection import Batch, grows, outdated, select
+from launcher.run_directory import RunDirectory
+from launcher.run_directory.state import RunHost
+
+LONG = 1 << 27
+"""Bytes that take a while: whoever waits for them is told."""
+
+
+class ChiefOutput:
+    """The chief's output directory on its host, and how it comes here."""
+
+    def __init__(
+        self, directory: RunDirectory, host: RunHost, names: Sequence[str], say: Callable[[str], None]
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            directory: of the run.
+            host: where the chief runs.
+            names: what is gathered of its output directory.
+            say: shows the user a line.
+        """
+        self._directory = directory
+        self._host = host
+        self._names = names
+        self._say = say
+
+    def gather(self, conversation: Conversation, *, final: bool) -> Gathered:
+        """Bring what is new, and remove what the chief has replaced. `final`: nothing runs on the host any more.
+
+        Raises:
+            HostAwayError, GivenUpError: nobody answers any more. What has come is kept, and gone on with next time.
+            InUseError: another launcher gathers this run.
+            NoRoomError, OSError: the disk here does not take a file.
+        """
+        with opened(self._directory.gathered_file) as record:
+            listing = conversation.list(self._host.output_dir, self._names)
+            image = Image(self._directory.chief, self._directory.parts, record)
+            image.adopt(listing.files.values())
+            selection = select(listing, image.is_here, record.entries, final=final)
+            look = _Look(self._host.output_dir, listing, image, Gathered(left=dict(selection.waiting)))
+            with _leaving_no_parts_on_a_full_disk(image):
+                batches = list(look.possible(selection.wanted))
+                size = sum(batch.size for batch in batches)
+                if final and size >= LONG:
+                    self._say(under_way_line(self._host.name, size))
+                for batch in look.bring(batches, conversation):
+                    if not final and batch.is_noteworthy:
+                        self._say(gathered_line(batch))
+                for path in list(outdated(listing, image.is_here, record.entries)):
+                    image.remove(path)
+            image.sweep(keep=() if final else listing.files)
+        return look.gathered
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look at the chief's output directory."""
+
+    root: str
+    listing: Listing
+    image: Image
+    gathered: Gathered
+
+    def possible(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Those that nothing is in the way of."""
+        for batch in batches:
+            obstacles = [each for each in map(self.image.obstacle, batch.files) if each]
+            if obstacles:
+                self.gathered.left[batch.name] = obstacles[0]
+            else:
+                yield batch
+
+    def bring(self, batches: Sequence[Batch], conversation: Conversation) -> Iterator[Batch]:
+        """Fetch batch after batch; yield each that is in place."""
+        wanted = [Wanted(file, partial(self.image.begin, file)) for batch in batches for file in batch.files]
+        with contextlib.closing(conversation.fetch(self.root, wanted)) as arriving:
+            for batch in batches:
+                self.image.check_room(batch)
+                if self._take(batch, arriving):
+                    self.gathered.batches.append(batch)
+                    yield batch
+
+    def _take(self, batch: Batch, arriving: Generator[Fetched]) -> bool:
+        with contextlib.ExitStack() as arrived:
+            fetched = []
+            for _ in batch.files:
+                fetched.append(each := next(arriving))
+                arrived.callback(each.arrival.close)
+                self.gathered.received += each.received
+            fault = next(filter(None, (self._fault(each, batch) for each in fetched)), None)
+            if fault is None:
+                self.image.put(fetched, durable=batch.is_checkpoint)
+            else:
+                self.gathered.left[batch.name] = fault
+        return fault is None
+
+    def _fault(self, fetched: Fetched, batch: Batch) -> str | None:
+        """Why a batch cannot be put in place with this file in it."""
+        file, arrival = fetched.file, fetched.arrival
+        if fetched.failure is not None:
+            arrival.discard()
+            return fetched.failure
+        if not fetched.unchanged and not grows(file.path):
+            return "it was written to while it was sent"
+        if batch.is_checkpoint and (arrival.offset, fetched.mtime_ns) != (file.size, file.mtime_ns):
+            return "it was replaced while it was sent"
+        if batch.is_checkpoint and file.path.endswith(".index") and arrival.content(-len(INDEX_END)) != INDEX_END:
+            return "its index is not whole"
+        if file.name == STATE_FILE and not self._has_what_it_names(fetched):
+            return "the newest checkpoint that it names is not here"
+        return None
+
+    def _has_what_it_names(self, state: Fetched) -> bool:
+        """So that whoever restores from here finds what the file `checkpoint` promises."""
+        newest = newest_named(state.arrival.content(), state.file.directory, self.root)
+        files = [file for file in self.listing.files.values() if prefix_of(file.path) == newest]
+        return newest is None or (bool(files) and all(map(self.image.is_here, files)))
+
+
+@contextlib.contextmanager
+def _leaving_no_parts_on_a_full_disk(image: Image) -> Iterator[None]:
+    """Half a file helps nobody; the room does."""
+    try:
+        yield
+    except NoRoomError:
+        image.sweep(keep=())
+        raise
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            image.sweep(keep=())
+        raise

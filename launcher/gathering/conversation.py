@@ -1,0 +1,155 @@
+"""What is said with one agent about files: one question after the other, and many files asked for ahead."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from launcher.events import FileNews
+from launcher.gathering.arrival import Arrival
+from launcher.gathering.remote_files import Listing, RemoteFile
+
+AHEAD = 64
+"""Files asked for before the first of them has come, so that a distant host is not idle between small ones."""
+
+Ask = Callable[..., None]
+"""Ask the agent: a step of `launcher.agent.files`, and its arguments."""
+
+
+class HostAwayError(Exception):
+    """The agent is not there to answer; the message says why."""
+
+
+class GivenUpError(Exception):
+    """The user does not want to wait any longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file to fetch, and how its arrival is begun."""
+
+    file: RemoteFile
+    begin: Callable[[], Arrival]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What came of a wanted file. The arrival is open still, and belongs to who gets this."""
+
+    file: RemoteFile
+    arrival: Arrival
+    received: int = 0
+    """Bytes that had to be sent for it."""
+    mtime_ns: int = 0
+    """When it had been written to, as it was sent."""
+    unchanged: bool = True
+    """Nobody wrote to it while it was sent."""
+    failure: str | None = None
+    """Why it is not here, whole and verified."""
+
+
+class Conversation:
+    """One thread asks, any thread may pass on what is heard."""
+
+    def __init__(self, ask: Ask, numbers: Iterator[int]) -> None:
+        """`numbers`: of the questions; no other conversation of this launcher may have the same."""
+        self._ask = ask
+        self._heard: SimpleQueue[FileNews | Exception | None] = SimpleQueue()
+        self._numbers = numbers
+
+    # ---- for other threads
+    def hear(self, news: FileNews | Exception) -> None:
+        """Pass on an answer of the agent, or the reason why none will come."""
+        self._heard.put(news)
+
+    def wake(self) -> None:
+        """Let `pause` end."""
+        self._heard.put(None)
+
+    # ---- for the one that asks
+    def pause(self, seconds: float | None) -> None:
+        """Wait (None: without end) until the time is over or somebody calls `wake`.
+
+        Raises:
+            HostAwayError, GivenUpError: there is nobody to talk to any more.
+        """
+        try:
+            self._take(self._heard.get(timeout=seconds))
+        except Empty:
+            return
+
+    def list(self, root: str, names: Sequence[str]) -> Listing:
+        """All files below `root`/name for each of the names.
+
+        Raises:
+            HostAwayError, GivenUpError: no answer will come.
+        """
+        number = next(self._numbers)
+        self._ask("list_below", number=number, root=root, names=list(names))
+        listing = Listing()
+        while (news := self._answer(number)).kind == "listed":
+            listing.take(news.told, names)
+        listing.clock_ns = news.told["clock_ns"]
+        return listing
+
+    def fetch(self, root: str, wanted: Iterable[Wanted]) -> Generator[Fetched]:
+        """Fetch files below `root`, one after the other; each arrival belongs to the caller.
+
+        Raises:
+            HostAwayError, GivenUpError: no answer will come.
+            OSError: a file cannot be written here.
+        """
+        rest = iter(wanted)
+        asked: deque[tuple[int, RemoteFile, Arrival]] = deque()
+        try:
+            while True:
+                asked += (self._begun(root, each) for each in itertools.islice(rest, AHEAD - len(asked)))
+                if not asked:
+                    return
+                number, file, arrival = asked[0]
+                fetched = self._receive(number, file, arrival)
+                del asked[0]
+                yield fetched
+        finally:
+            for _, _, arrival in asked:
+                arrival.close()
+            if asked:
+                self._ask("forget")
+
+    def _begun(self, root: str, wanted: Wanted) -> tuple[int, RemoteFile, Arrival]:
+        arrival = wanted.begin()
+        arrival.resume()
+        number = next(self._numbers)
+        asked: dict[str, Any] = {"path": wanted.file.path, "offset": arrival.offset, "sha256": arrival.sha256}
+        self._ask("send", number=number, root=root, **asked)
+        return number, wanted.file, arrival
+
+    def _receive(self, number: int, file: RemoteFile, arrival: Arrival) -> Fetched:
+        received = 0
+        while (news := self._answer(number)).kind == "piece":
+            arrival.take(news.told["offset"], news.data)
+            received += len(news.data)
+        told = news.told
+        if news.kind != "sent":
+            return Fetched(file, arrival, received, failure=told["reason"])
+        if not arrival.is_whole(told["size"], told["sha256"]):
+            return Fetched(file, arrival, received, failure="what came of it is not what was sent")
+        return Fetched(file, arrival, received, told["mtime_ns"], told["unchanged"])
+
+    def _answer(self, number: int) -> FileNews:
+        """The next word about what was asked last; whatever else comes is about something that nobody waits for."""
+        while True:
+            news = self._take(self._heard.get())
+            if news is not None and news.told["number"] == number:
+                return news
+
+    def _take(self, heard: FileNews | Exception | None) -> FileNews | None:
+        if isinstance(heard, Exception):
+            raise heard
+        if heard is not None and heard.data:
+            self._ask("arrived", count=len(heard.data))
+        return heard

@@ -1,0 +1,24 @@
+"""What a look at a host has brought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from launcher.gathering.selection import Batch
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Files that are in place now, and those that are not."""
+
+    batches: list[Batch] = field(default_factory=list)
+    received: int = 0
+    """Bytes that were sent."""
+    left: dict[str, str] = field(default_factory=dict)
+    """What is there and was not taken: name -> why."""
+
+    def add(self, other: Gathered) -> None:
+        """Take in what another look has brought."""
+        self.batches += other.batches
+        self.received += other.received
+        self.left = {**self.left, **other.left}

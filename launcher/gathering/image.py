@@ -1,0 +1,139 @@
+"""The image of the chief's output directory: `chief/` in the run directory, and what is on its way there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from launcher.gathering.arrival import Arrival
+from launcher.gathering.conversation import Fetched
+from launcher.gathering.record import Entry, Record
+from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.selection import Batch, grows
+from launcher.run_directory.chief_files import readable_size
+from launcher.run_directory.whole_files import relative, shown
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+SPARE_ROOM = 1 << 20
+"""Bytes that are left free on the disk: the run's own files go on growing."""
+
+
+class NoRoomError(Exception):
+    """The disk cannot take what is to come; the message tells what, how much and where."""
+
+
+class Image:
+    """What is here of the chief's files. Nothing that was not put here by us is ever changed."""
+
+    def __init__(self, path: Path, parts: Path, record: Record) -> None:
+        """Nothing is made yet.
+
+        Args:
+            path: the image.
+            parts: a directory on the same file system for files that are not whole yet.
+            record: what was put into the image.
+        """
+        self._path = path
+        self._parts = parts
+        self._record = record
+
+    def is_here(self, file: RemoteFile) -> bool:
+        """Whether a file was put in place as it is on its host now."""
+        entry = self._record.entries.get(file.path)
+        if entry is None or (entry.size, entry.mtime_ns) != (file.size, file.mtime_ns):
+            return False
+        found = self._found(file.path)
+        return found is not None and found.st_size == file.size
+
+    def adopt(self, files: Iterable[RemoteFile]) -> None:
+        """Take files for ours that look like it though the record has lost them: same size, same nanosecond."""
+        for file in files:
+            if file.path not in self._record.entries and (found := self._found(file.path)) is not None:
+                is_same = (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns)
+                if is_same and stat.S_ISREG(found.st_mode):
+                    with (self._path / file.path).open("rb") as content:
+                        digest = hashlib.file_digest(content, "sha256").hexdigest()
+                    self._record.put(file.path, Entry(file.size, file.mtime_ns, digest))
+
+    def obstacle(self, file: RemoteFile) -> str | None:
+        """Why a file cannot be put in place; None: it can."""
+        place = self._path / file.path
+        try:
+            found = place.lstat()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeEncodeError) as error:
+            return f"here, its name cannot be used: {getattr(error, 'strerror', None) or error}"
+        if stat.S_ISDIR(found.st_mode):
+            return "a directory is in its place here"
+        return None if file.path in self._record.entries else "another file, which is not ours, is in its place here"
+
+    def check_room(self, batch: Batch) -> None:
+        """See that the disk can take a batch.
+
+        Raises:
+            NoRoomError: it cannot.
+            OSError: there is no such disk.
+        """
+        disk = os.statvfs(self._path)
+        needed = batch.size - sum(self._size_of_part(file) for file in batch.files)
+        free = disk.f_bavail * disk.f_frsize
+        if disk.f_blocks and needed > max(0, free - SPARE_ROOM):
+            raise NoRoomError(
+                f"no room in {relative(self._path)} for {shown(Path(batch.name))}: "
+                f"{readable_size(needed)} are needed, {readable_size(free)} are free"
+            )
+
+    def begin(self, file: RemoteFile) -> Arrival:
+        """Begin the arrival of a file, or go on with it."""
+        in_place = grows(file.path) and file.path in self._record.entries
+        return Arrival(self._path / file.path, self._part(file.path), in_place=in_place)
+
+    def put(self, fetched: Sequence[Fetched], *, durable: bool) -> None:
+        """Put files in place, each whole and verified, in this order.
+
+        Raises:
+            OSError: one cannot be put there.
+        """
+        for each in fetched:
+            self._record.put(each.file.path, Entry(each.arrival.offset, each.mtime_ns, each.arrival.sha256))
+            each.arrival.put(each.mtime_ns, durable=durable)
+
+    def remove(self, path: str) -> None:
+        """Remove a file that the chief has no more, and its directory if that is empty then."""
+        place = self._path / path
+        place.unlink(missing_ok=True)
+        self._record.drop(path)
+        with contextlib.suppress(OSError):  # not empty
+            place.parent.rmdir()
+
+    def sweep(self, keep: Iterable[str]) -> None:
+        """Remove what is left of arrivals that will not be gone on with; `keep`: the paths of the others."""
+        if self._parts.is_dir():
+            kept = {self._part(path) for path in keep}
+            for part in self._parts.iterdir():
+                if part not in kept:
+                    part.unlink()
+            with contextlib.suppress(OSError):  # not empty
+                self._parts.rmdir()
+
+    def _part(self, path: str) -> Path:
+        """A name of the right length, whatever the file's own is."""
+        return self._parts / f"{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.part"
+
+    def _size_of_part(self, file: RemoteFile) -> int:
+        try:
+            return min(file.size, self._part(file.path).stat().st_size)
+        except FileNotFoundError:
+            return 0
+
+    def _found(self, path: str) -> os.stat_result | None:
+        try:
+            return (self._path / path).lstat()
+        except (OSError, UnicodeEncodeError):
+            return None

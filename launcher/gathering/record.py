@@ -1,0 +1,146 @@
+"""`gathered.jsonl`: which files of the chief are here, as they were there. One JSON object a line, the last one counts.
+
+A line is written before its file is put in place, so that no file of ours is ever taken for somebody else's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from launcher.errors import LaunchError
+from launcher.run_directory.whole_files import write_all, write_whole
+
+SPARE_LINES = 1000
+"""Lines that count no more, above which the file is written anew."""
+
+
+class Entry(NamedTuple):
+    """A gathered file, as it was on its host."""
+
+    size: int
+    """Bytes."""
+    mtime_ns: int
+    sha256: str
+
+
+class InUseError(Exception):
+    """Another launcher gathers the same run at this moment."""
+
+
+class Record:
+    """The open record of one run; it keeps every other launcher out until it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, or make it.
+
+        Raises:
+            InUseError: another launcher has it.
+            OSError: it cannot be opened, read or written.
+        """
+        self._path = path
+        self._fd = _locked(path)
+        self._entries: dict[str, Entry] = {}
+        self.entries: Mapping[str, Entry] = MappingProxyType(self._entries)
+        self._lines = 0
+        try:
+            self._read()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def put(self, path: str, entry: Entry) -> None:
+        """Note that a file is about to be put in place.
+
+        Raises:
+            OSError: it cannot be written down.
+        """
+        self._append(_line(path, entry))
+        self._entries[path] = entry
+
+    def drop(self, path: str) -> None:
+        """Note that a file has been removed.
+
+        Raises:
+            OSError: it cannot be written down.
+        """
+        self._append(_line(path, None))
+        self._entries.pop(path, None)
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self._lines > len(self._entries) + SPARE_LINES:
+            with contextlib.suppress(LaunchError):  # a full disk: the long file says the same
+                write_whole(self._path, b"".join(_line(*each) for each in self._entries.items()))
+        os.close(self._fd)
+
+    def _append(self, line: bytes) -> None:
+        try:
+            write_all(self._fd, line)
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
+        self._lines += 1
+
+    def _read(self) -> None:
+        with open(self._fd, "rb", closefd=False) as file:
+            for line in file:
+                self._lines += 1
+                self._take(line)
+        if self._lines and not line.endswith(b"\n"):
+            write_all(self._fd, b"\n")
+
+    def _take(self, line: bytes) -> None:
+        try:
+            told: dict[str, Any] = json.loads(line)
+            path = told.pop("path")
+            if told:
+                self._entries[path] = Entry(**told)
+            else:
+                self._entries.pop(path, None)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return  # the line that was being written when a disk was full, or when the power went
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Record]:
+    """The record of a run, for as long as this lasts. Raises what `Record` does."""
+    record = Record(path)
+    try:
+        yield record
+    finally:
+        record.close()
+
+
+def _line(path: str, entry: Entry | None) -> bytes:
+    """One line of the file; without an entry: the file is gone."""
+    return json.dumps({"path": path, **(entry._asdict() if entry else {})}, separators=(",", ":")).encode() + b"\n"
+
+
+def _locked(path: Path) -> int:
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file(fd, path):
+                return fd
+        except BlockingIOError as error:
+            os.close(fd)
+            raise InUseError from error
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # it was written anew since it was opened
+
+
+def _is_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,83 @@
+"""What is said of gathering: what has come, what has not and why, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+from launcher.gathering.conversation import GivenUpError, HostAwayError
+from launcher.gathering.gathered import Gathered
+from launcher.gathering.image import DISK_FULL, NoRoomError
+from launcher.gathering.record import InUseError
+from launcher.gathering.selection import Batch
+from launcher.run_directory.chief_files import readable_size
+from launcher.run_directory.state import RunHost
+from launcher.run_directory.whole_files import relative, shown
+
+MOST_NAMES = 5
+"""So many names stand in a line; the others are counted."""
+
+
+def gathered_line(batch: Batch) -> str:
+    """A checkpoint has come."""
+    return f"gathered {shown(Path(batch.name))} ({_files(len(batch.files))}, {readable_size(batch.size)})"
+
+
+def under_way_line(host: str, size: int) -> str:
+    """Files come that take a while."""
+    return f"bringing {readable_size(size)} from {host}"
+
+
+def brought_line(host: str, gathered: Gathered) -> str:
+    """What a look has brought."""
+    files = sum(len(batch.files) for batch in gathered.batches)
+    if not files:
+        return f"nothing new on {host}"
+    return f"brought from {host}: {_files(files)} ({readable_size(gathered.received)} had to be sent)"
+
+
+def left_line(host: str, left: Mapping[str, str]) -> str:
+    """What is on a host and was not taken."""
+    told = [f"{shown(Path(name))} ({reason})" for name, reason in left.items()]
+    return f"not brought from {host}: {_listed(told)}"
+
+
+def retry_line(host: str, trouble: Exception, interval: float) -> str:
+    """Why nothing comes from a host while the run goes on."""
+    return f"files of {host} cannot be brought here: {_reason(trouble)}; this is tried again every {interval:g} s"
+
+
+def trouble_lines(host: RunHost, names: Sequence[str], trouble: Exception, again: str) -> str:
+    """Why not all has come from a host, where it is, and the command that tries it again."""
+    logs = f"the logs of {_listed(host.tasks)}"
+    what = f"{', '.join(names)} and {logs}" if names else logs
+    stays = f"What is missing stays there, in {shown(Path(host.run_dir))}."
+    match trouble:
+        case HostAwayError():
+            return f"{host.name} is away ({trouble}): {what} are not all here. {stays}\n  when it is back: {again}"
+        case GivenUpError():
+            return f"{what} were not all brought from {host.name}. {stays}\n  to bring the rest: {again}"
+        case InUseError():
+            return f"{host.name}: another launcher is bringing the files of this run.\n  if it fails: {again}"
+    full = isinstance(trouble, NoRoomError) or (isinstance(trouble, OSError) and trouble.errno in DISK_FULL)
+    remedy = "make room" if full else "put that right"
+    return f"{what} could not all be brought from {host.name}: {_reason(trouble)}. {stays}\n  {remedy}, then: {again}"
+
+
+def _reason(trouble: Exception) -> str:
+    if isinstance(trouble, OSError):
+        return f"{relative(trouble.filename)}: {trouble.strerror}" if trouble.filename else str(trouble.strerror)
+    if isinstance(trouble, InUseError):
+        return "another launcher is bringing them"
+    return str(trouble)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - MOST_NAMES} more" if len(every) > MOST_NAMES else ""
+    return ", ".join(islice(every, MOST_NAMES)) + more

@@ -1,0 +1,136 @@
+"""What is to be gathered next, in which order, and what may go here because the chief has gone on without it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from launcher.gathering.checkpoints import STATE_FILE, Checkpoint, checkpoints_among, prefix_of
+from launcher.gathering.record import Entry
+from launcher.gathering.remote_files import Listing, RemoteFile
+
+SETTLE = 2.0
+"""Seconds without a write after which a file of a running program is taken for finished."""
+
+_TEMPORARY = re.compile(
+    r"""(?sx)
+    (?:.*/)?workertemp_\d+/.*                  # another worker's than the chief's: Keras, TensorFlow's tutorials
+    | .*_temp/part-\d+-of-\d+\.[^/]*           # the parts of a checkpoint under way
+    | .*\.tempstate\d+                         # what a part is called before it is whole
+    | .*\.tmp(?:[0-9a-f]{32})?                 # what TensorFlow, and most others, replace a file with
+    | (?:.*/)?[^/]*\.orbax-checkpoint-tmp[^/]*/.*  # Keras' OrbaxCheckpoint
+    """
+)
+_GROWING = re.compile(r"(?s)(?:.*/)?events\.out\.tfevents\.[^/]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Files that are put in place together, once all of them are here."""
+
+    name: str
+    """What a person calls it: the prefix of a checkpoint, else the path."""
+    files: tuple[RemoteFile, ...]
+    is_checkpoint: bool = False
+
+    @property
+    def is_noteworthy(self) -> bool:
+        """A checkpoint of TensorFlow's or Keras', but not the variables of a SavedModel, which look the same."""
+        if self.is_checkpoint:
+            return not self.name.endswith("variables/variables")
+        return self.name.endswith((".keras", ".weights.h5"))
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a list of the chief's files asks for."""
+
+    wanted: tuple[Batch, ...]
+    """In the order in which it is to be gathered."""
+    waiting: Mapping[str, str]
+    """What is not taken: name -> why."""
+
+
+def is_temporary(path: str) -> bool:
+    """Whether a file is a step on the way to another one, by its name."""
+    return _TEMPORARY.fullmatch(path) is not None
+
+
+def grows(path: str) -> bool:
+    """Whether a file is only ever appended to, and read by others meanwhile: TensorBoard's."""
+    return _GROWING.fullmatch(path) is not None
+
+
+def select(
+    listing: Listing, is_here: Callable[[RemoteFile], bool], known: Mapping[str, Entry], *, final: bool
+) -> Selection:
+    """Choose what is not here yet: the newest checkpoint first, `checkpoint` after all it may name, then the rest.
+
+    Args:
+        listing: what the chief has.
+        is_here: whether a file is in place here as it is there.
+        known: what was gathered before.
+        final: nothing runs there any more.
+    """
+    files = [file for file in listing.files.values() if not is_temporary(file.path)]
+    checkpoints = checkpoints_among(files)
+    waiting = dict(listing.left)
+    wanted = []
+    for each in sorted(checkpoints.values(), key=lambda each: (-each.mtime_ns, each.prefix)):
+        if reason := _unfinished(each, listing, known, final):
+            waiting[each.prefix] = reason
+        elif not all(map(is_here, each.files)):
+            wanted.append(Batch(each.prefix, each.files, is_checkpoint=True))
+    rest = [file for file in files if prefix_of(file.path) not in checkpoints and not is_here(file)]
+    rest.sort(key=lambda file: (file.name != STATE_FILE, -file.mtime_ns, file.path))
+    wanted += [Batch(file.path, (file,)) for file in rest if final or _is_finished(file, listing)]
+    return Selection(tuple(wanted), waiting)
+
+
+def _unfinished(checkpoint: Checkpoint, listing: Listing, known: Mapping[str, Entry], final: bool) -> str | None:
+    if checkpoint.index is None:
+        return "its index is not there"
+    if checkpoint.missing:
+        return f"{checkpoint.missing} of its data files are not there"
+    if not checkpoint.consistent and (
+        any(file.path in known for file in checkpoint.files) or not (final or _settled(checkpoint, listing))
+    ):
+        # copied files may be older than others: that is fine, unless there is a good one here to be lost
+        return "its index is older than its data"
+    return None
+
+
+def _is_finished(file: RemoteFile, listing: Listing) -> bool:
+    """TensorFlow replaces `checkpoint` by rename, and what grows is good at any length."""
+    return file.name == STATE_FILE or grows(file.path) or not 0 <= listing.age(file) < SETTLE
+
+
+def _settled(checkpoint: Checkpoint, listing: Listing) -> bool:
+    return not any(0 <= listing.age(file) < SETTLE for file in checkpoint.files)
+
+
+def outdated(listing: Listing, is_here: Callable[[RemoteFile], bool], known: Mapping[str, Entry]) -> Iterator[str]:
+    """Files that were gathered, and that the chief has no more: it has put something newer beside them since.
+
+    A directory that is gone as a whole, or that starts anew, loses nothing here.
+    """
+    checkpoints = checkpoints_among(listing.files.values())
+    newest: dict[tuple[str, bool], int] = {}
+    for file in listing.files.values():
+        prefix = prefix_of(file.path)
+        whole = prefix not in checkpoints or all(map(is_here, checkpoints[prefix].files))
+        if whole and is_here(file):
+            kind = file.directory, prefix is not None
+            newest[kind] = max(newest.get(kind, 0), file.mtime_ns)
+    left = {prefix for prefix in map(prefix_of, listing.files) if prefix is not None}
+    for path, entry in known.items():
+        prefix = prefix_of(path)
+        kind = path.rpartition("/")[0], prefix is not None
+        if path not in listing.files and prefix not in left and newest.get(kind, 0) > entry.mtime_ns:
+            yield path

@@ -1,0 +1,75 @@
+"""The logs of one host's workers, and their reports of progress: what is missing of them comes, the rest is proven."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from launcher.gathering.arrival import Arrival
+from launcher.gathering.conversation import Conversation, Wanted
+from launcher.gathering.gathered import Gathered
+from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.selection import Batch
+from launcher.run_directory import RunDirectory
+
+ENDINGS = (".log", ".progress.jsonl")
+
+
+class WorkerLogs:
+    """Files that only grow: what is here already is the beginning of what is there, or else it is fetched anew."""
+
+    def __init__(self, directory: RunDirectory, root: str, tasks: Iterable[str]) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            directory: of the run.
+            root: the run's directory on the host.
+            tasks: the slugs of the tasks that ran there.
+        """
+        self._directory = directory
+        self._root = root
+        self._names = {f"{task}{ending}" for task in tasks for ending in ENDINGS}
+
+    def gather(self, conversation: Conversation) -> Gathered:
+        """Bring what is missing, of every attempt. No worker writes any more.
+
+        Raises:
+            HostAwayError, GivenUpError: nobody answers any more. What has come is kept.
+            OSError: it cannot be written here.
+        """
+        attempts = [self._directory.attempt(number).name for number in range(self._directory.next_attempt())]
+        listing = conversation.list(self._root, attempts)
+        gathered = Gathered(left=dict(listing.left))
+        if not listing.files:
+            gathered.left[self._root] = "nothing of this run is there any more"
+        wanted = [Wanted(file, partial(self._begin, file)) for file in self._wanted(listing.files.values(), gathered)]
+        with contextlib.closing(conversation.fetch(self._root, wanted)) as arriving:
+            for each in arriving:
+                gathered.received += each.received
+                if each.failure is not None:
+                    gathered.left[each.file.path] = each.failure
+                    each.arrival.discard()
+                elif each.received:
+                    each.arrival.put(each.mtime_ns)
+                    gathered.batches.append(Batch(each.file.path, (each.file,)))
+                each.arrival.close()
+        return gathered
+
+    def _wanted(self, files: Iterable[RemoteFile], gathered: Gathered) -> Iterator[RemoteFile]:
+        for file in files:
+            if file.name not in self._names or file.path.count("/") != 1:
+                continue
+            place = self._place(file)
+            if place.exists() and place.stat().st_size > file.size:
+                gathered.left[file.path] = "more of it is here than there: the host has lost the end of it"
+            else:
+                yield file
+
+    def _begin(self, file: RemoteFile) -> Arrival:
+        place = self._place(file)
+        return Arrival(place, place.with_name(f".{place.name}.part"), in_place=True)
+
+    def _place(self, file: RemoteFile) -> Path:
+        return self._directory.path / file.path

@@ -1,0 +1,128 @@
+"""A host to gather from: a real agent of this machine, and the launcher's end of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from launcher import events
+from launcher.access import Access
+from launcher.gathering.chief_output import ChiefOutput
+from launcher.gathering.conversation import Conversation, HostAwayError
+from launcher.gathering.gathered import Gathered
+from launcher.gathering.worker_logs import WorkerLogs
+from launcher.host import HostConnection, Inbox
+from launcher.run_directory import RunDirectory
+from launcher.run_directory.state import RunHost
+from launcher.transport import LEASE, agent_argv
+
+NAMES = ("checkpoints", "tensorboard", "export")
+INDEX_END = bytes.fromhex("57fb808b247547db")
+SHARD = ".data-00000-of-00001"
+
+
+class GatheringHost:
+    """`root` is the run's directory on the host, `output` what the chief writes to, `image` what has come of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "host"
+        self.output = self.root / "output"
+        self.output.mkdir(parents=True)
+        self.run = RunDirectory(directory / "run")
+        self.run.path.mkdir(mode=0o700)
+        self.image = self.run.make_chief()
+        self.host = RunHost("gpu-a", ("worker-0", "worker-1"), str(self.root), str(self.output))
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.on_piece: Callable[[], object] = lambda: None
+        """Called before each piece is taken from the agent; until it returns the agent is told of nothing."""
+        self.connect()
+
+    # ---- the agent
+    def connect(self) -> None:
+        """Start an agent."""
+        inbox: Inbox = SimpleQueue()
+        gate = threading.Semaphore()
+        self.connection = HostConnection("gpu-a", (), Access("gpu-a", agent_argv("gpu-a")), inbox, gate)
+        self.connection.hello(LEASE, ())
+        ready = inbox.get()
+        assert isinstance(ready, events.HostReady)
+        self.agent = int(ready.facts["pid"])
+        self.conversation = Conversation(self._ask, itertools.count(1))
+        self._forwarder = threading.Thread(target=self._forward, args=(inbox, self.conversation))
+        self._forwarder.start()
+        self._inbox = inbox
+
+    def close(self) -> None:
+        """End the agent."""
+        self.connection.close()
+        self._inbox.put(events.GatheringEnded())
+        self._forwarder.join()
+
+    def cut(self) -> None:
+        """The link breaks at once."""
+        self.connection.give_up("the link is cut")
+
+    def _ask(self, step: str, **fields: Any) -> None:
+        self.asked.append(step)
+        if step == "arrived":
+            self.on_piece()
+        self.connection.ask_about_files(step, **fields)
+
+    def _forward(self, inbox: Inbox, conversation: Conversation) -> None:
+        while not isinstance(event := inbox.get(), events.GatheringEnded):
+            if isinstance(event, events.FileNews):
+                conversation.hear(event)
+            elif isinstance(event, events.HostLost):
+                conversation.hear(HostAwayError(event.reason))
+
+    # ---- what is there
+    def write(self, path: str, content: bytes = b"content", mtime: float = 1e9) -> Path:
+        """A file in the output directory, last written to so many seconds after 1970."""
+        file = self.output / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        os.utime(file, ns=(int(mtime * 1e9), int(mtime * 1e9)))
+        return file
+
+    def save(self, step: int, size: int = 1000) -> str:
+        """A checkpoint as TensorFlow leaves it, with its state file; its prefix."""
+        prefix = f"checkpoints/step-{step}"
+        self.write(prefix + SHARD, os.urandom(size), 1e9 + step)
+        self.write(prefix + ".index", os.urandom(100) + INDEX_END, 1e9 + step + 0.1)
+        self.write("checkpoints/checkpoint", f'model_checkpoint_path: "step-{step}"\n'.encode(), 1e9 + step + 0.2)
+        return prefix
+
+    # ---- what comes
+    def gather(self, *, final: bool = True) -> Gathered:
+        """One look."""
+        return ChiefOutput(self.run, self.host, NAMES, self.said.append).gather(self.conversation, final=final)
+
+    def gather_logs(self) -> Gathered:
+        """The logs of its two workers."""
+        return WorkerLogs(self.run, str(self.root), self.host.tasks).gather(self.conversation)
+
+    @property
+    def here(self) -> dict[str, bytes]:
+        """Every file of the image."""
+        return contents(self.image)
+
+    @property
+    def there(self) -> dict[str, bytes]:
+        """Every file of the output directory."""
+        return contents(self.output)
+
+    @property
+    def parts(self) -> list[bytes]:
+        """What is on its way."""
+        return [path.read_bytes() for path in self.run.parts.iterdir()] if self.run.parts.exists() else []
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}

@@ -1,0 +1,288 @@
+"""What an agent tells of files, and how much of them it lets be on its way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.agent.files import BATCH, FIRST_WINDOW, LEAST_WINDOW, MOST_WINDOW, PIECE, Files, Window, open_below, walk
+
+HOSTILE = ["new\nline", 'quote\'s "here"', "$HOME`id`", "umlaut-ü-雪", "-dash", " ", "a\\b", os.fsdecode(b"\xff\xfe")]
+
+
+class Told:
+    """What an agent would tell the launcher."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[str, bytes, dict[str, Any]]] = []
+
+    def __call__(self, what: str, body: bytes = b"", **fields: Any) -> None:
+        self.frames.append((what, body, fields))
+
+    def of(self, what: str) -> list[dict[str, Any]]:
+        return [fields for kind, _, fields in self.frames if kind == what]
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(body for _, body, _ in self.frames)
+
+
+def write(path: Path, content: bytes = b"x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def served(files: Files) -> None:
+    """Let it do all that it can do now."""
+    while files.ready:
+        files.step()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def files(told: Told) -> Files:
+    return Files(told)
+
+
+# ---- listing
+def test_files_are_listed_below_the_names_alone(tmp_path: Path, files: Files, told: Told) -> None:
+    write(tmp_path / "checkpoints" / "deep" / "a", b"123")
+    write(tmp_path / "export.keras", b"12")
+    write(tmp_path / "other" / "b")
+    os.utime(tmp_path / "export.keras", ns=(5, 1_700_000_000_123_456_789))
+    files.list_below(7, str(tmp_path), ["checkpoints", "export.keras", "not there"])
+    served(files)
+
+    (listed,) = told.of("files_listed")
+    assert [path for path, _, _ in listed["files"]] == ["checkpoints/deep/a", "export.keras"]
+    assert listed["files"][1] == ["export.keras", 2, 1_700_000_000_123_456_789]
+    assert told.frames[-1][0] == "files_list_ended"
+    assert {fields["number"] for _, _, fields in told.frames} == {7}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_any_name_is_listed_and_opened(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "top" / name / name, b"123")
+
+    (file,) = [what for kind, what in walk(str(tmp_path), ["top"]) if kind == "files"]
+    fd = open_below(str(tmp_path), file[0], os.O_RDONLY)
+    assert file[0] == f"top/{name}/{name}"
+    assert os.read(fd, 9) == b"123"
+    os.close(fd)
+
+
+def test_a_tree_deeper_than_a_path_may_be_long_is_listed_and_opened(tmp_path: Path) -> None:
+    names = ["n" * 200] * 100
+    directory = os.open(tmp_path, os.O_RDONLY)
+    for name in names:
+        os.mkdir(name, dir_fd=directory)
+        deeper = os.open(name, os.O_RDONLY, dir_fd=directory)
+        os.close(directory)
+        directory = deeper
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
+    os.close(directory)
+
+    path = "/".join([*names, "file"])
+    assert [what[0] for kind, what in walk(str(tmp_path), names[:1]) if kind == "files"] == [path]
+    os.close(open_below(str(tmp_path), path, os.O_RDONLY))
+
+
+def test_what_is_no_regular_file_is_not_listed_as_one(tmp_path: Path) -> None:
+    (tmp_path / "top").mkdir()
+    os.mkfifo(tmp_path / "top" / "fifo")
+    (tmp_path / "top" / "link").symlink_to("/etc/passwd")
+    (tmp_path / "top" / "directory").symlink_to("/etc")
+    (tmp_path / "linked").symlink_to("/etc")
+
+    found = list(walk(str(tmp_path), ["top", "linked", "linked/passwd"]))
+    assert [each for each in found if each[0] == "files"] == []
+    assert [what for kind, what in found if kind == "links"] == ["top/directory", "top/link", "linked"]
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[None]:
+    """Root can read everything."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    yield
+    os.seteuid(0)
+
+
+def test_what_cannot_be_read_is_told(ordinary_user: None) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        closed = Path(root, "top", "closed")
+        closed.mkdir(parents=True)
+        closed.chmod(0)
+
+        assert ("unreadable", ["top/closed", "Permission denied"]) in list(walk(root, ["top"]))
+
+
+def test_a_long_list_is_told_in_parts(tmp_path: Path, files: Files, told: Told) -> None:
+    for number in range(2 * BATCH):
+        write(tmp_path / "top" / str(number))
+    files.list_below(1, str(tmp_path), ["top"])
+    served(files)
+
+    parts = [len(each["files"]) for each in told.of("files_listed")]
+    assert sum(parts) == 2 * BATCH
+    assert max(parts) <= BATCH
+
+
+def test_a_list_need_not_wait_for_files_that_are_under_way(tmp_path: Path, files: Files, told: Told) -> None:
+    write(tmp_path / "large", bytes(4 * PIECE))
+    files.send(1, str(tmp_path), "large", 0, "")
+    files.step()
+    files.list_below(2, str(tmp_path), ["large"])
+    files.step()
+
+    assert told.of("files_list_ended")[0]["number"] == 2
+    assert not told.of("files_sent")
+
+
+# ---- sending
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
+def test_a_file_is_sent_whole_and_with_its_hash(tmp_path: Path, files: Files, told: Told, size: int) -> None:
+    content = os.urandom(size)
+    mtime = write(tmp_path / "file", content).stat().st_mtime_ns
+    files.send(3, str(tmp_path), "file", 0, "")
+    served(files)
+
+    assert told.data == content
+    assert told.of("files_sent") == [
+        {"number": 3, "size": size, "sha256": sha256(content), "mtime_ns": mtime, "unchanged": True}
+    ]
+
+
+def test_only_what_is_missing_is_sent(tmp_path: Path, files: Files, told: Told) -> None:
+    content = os.urandom(2 * PIECE)
+    write(tmp_path / "file", content)
+    files.send(3, str(tmp_path), "file", PIECE + 7, sha256(content[: PIECE + 7]))
+    served(files)
+
+    assert told.data == content[PIECE + 7 :]
+    assert told.of("files_piece")[0]["offset"] == PIECE + 7
+    assert told.of("files_sent")[0]["sha256"] == sha256(content)
+
+
+@pytest.mark.parametrize(("offset", "known"), [(5, b"other"), (100, bytes(100))])
+def test_a_file_that_does_not_begin_as_expected_is_sent_from_its_beginning(
+    tmp_path: Path, files: Files, told: Told, offset: int, known: bytes
+) -> None:
+    write(tmp_path / "file", b"content")
+    files.send(3, str(tmp_path), "file", offset, sha256(known))
+    served(files)
+
+    assert told.data == b"content"
+    assert told.of("files_piece")[0]["offset"] == 0
+
+
+def test_a_file_that_is_written_to_while_it_is_sent_says_so(tmp_path: Path, files: Files, told: Told) -> None:
+    path = write(tmp_path / "file", bytes(2 * PIECE))
+    files.send(3, str(tmp_path), "file", 0, "")
+    files.step()
+    os.truncate(path, PIECE)
+    served(files)
+
+    assert told.of("files_sent")[0]["unchanged"] is False
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../secret", "top/../../secret", "top//file", "top/./file", "", "link", "up/secret", "a\0b"]
+)
+def test_nothing_outside_of_the_root_is_sent(tmp_path: Path, files: Files, told: Told, path: str) -> None:
+    write(tmp_path / "secret")
+    write(tmp_path / "root" / "top" / "file")
+    (tmp_path / "root" / "link").symlink_to("../secret")
+    (tmp_path / "root" / "up").symlink_to("..")
+    files.send(3, str(tmp_path / "root"), path, 0, "")
+    served(files)
+
+    assert [kind for kind, _, _ in told.frames] == ["files_failed"]
+
+
+@pytest.mark.parametrize("name", ["fifo", "directory", "/dev/zero"])
+def test_what_is_no_regular_file_is_not_sent(tmp_path: Path, files: Files, told: Told, name: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "directory").mkdir()
+    root, _, path = f"{tmp_path}/{name}".rpartition("/") if not name.startswith("/") else name.rpartition("/")
+    files.send(3, root, path, 0, "")
+    served(files)
+
+    assert told.of("files_failed") == [{"number": 3, "reason": "no regular file any more"}]
+
+
+def test_what_nobody_waits_for_is_not_sent(tmp_path: Path, files: Files, told: Told) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    write(tmp_path / "file", bytes(4 * PIECE))
+    files.send(1, str(tmp_path), "file", 0, "")
+    files.send(2, str(tmp_path), "file", 0, "")
+    files.step()
+    files.forget()
+
+    assert not files.ready
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(told.frames) == 1
+
+
+# ---- the window
+def test_no_more_than_the_window_is_on_its_way(tmp_path: Path, files: Files, told: Told) -> None:
+    write(tmp_path / "file", bytes(2 * FIRST_WINDOW))
+    files.send(1, str(tmp_path), "file", 0, "")
+    served(files)
+    before = len(told.data)
+    files.arrived(PIECE)
+    served(files)
+
+    assert before == FIRST_WINDOW
+    assert len(told.data) > before
+
+
+def filled(window: Window, now: float) -> int:
+    """Send what the window lets through at this moment; return how much that is."""
+    sent = 0
+    while window.is_open:
+        window.sent(window.piece, now)
+        sent += window.piece
+    return sent
+
+
+def in_flight(link: float, rate: float, rounds: int) -> int:
+    """What a window lets be under way in the end, on a link of so many seconds there and back, and bytes a second."""
+    window, now, size = Window(), 0.0, 0
+    for _ in range(rounds):
+        piece, size = window.piece, filled(window, now)
+        for arrived in range(piece, size + 1, piece):
+            window.arrived(piece, now + link + arrived / rate)
+        now += link + size / rate
+    return size
+
+
+def test_the_window_grows_on_a_long_fat_link() -> None:
+    assert in_flight(link=0.1, rate=1e9, rounds=40) == MOST_WINDOW
+
+
+def test_the_window_grows_although_the_link_itself_is_long() -> None:
+    assert in_flight(link=0.6, rate=1e9, rounds=40) == MOST_WINDOW
+
+
+@pytest.mark.parametrize("rate", [1e5, 1e6, 3e6])
+def test_nothing_waits_long_behind_files_on_a_slow_link(rate: float) -> None:
+    """Half a second at most, where that is more than the least."""
+    assert all(in_flight(0.02, rate, rounds) <= max(2 * LEAST_WINDOW, rate / 2) for rounds in range(10, 50))

@@ -1,0 +1,215 @@
+"""Gathering as a whole: who is asked for what, when it is over, and what is said of it. The agents here are played."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.events import FileNews, HostLost
+from launcher.gathering import STEP_QUESTION, Gathering
+from launcher.gathering.conversation import HostAwayError
+from launcher.run_directory import RunDirectory
+from launcher.run_directory.state import RunHost
+
+Answer = Callable[[str, dict[str, Any]], Iterator[tuple[str, dict[str, Any]]]]
+PATIENCE = 30.0
+LOCAL = RunHost("localhost", ("worker-0",), "/run", "/run/chief")
+CHIEF = RunHost("gpu-a", ("worker-0",), "/a/run", "/a/run/output")
+OTHER = RunHost("gpu-b", ("worker-1",), "/b/run", "/b/run/output")
+
+
+def empty(_host: str, asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A host that has no files."""
+    if asked["step"] == "list_below":
+        yield "listed", {"files": [], "links": [], "unreadable": []}
+        yield "list_ended", {"clock_ns": 0}
+
+
+def silent(_host: str, _asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A host that never answers."""
+    yield from ()
+
+
+class Played:
+    """A gathering whose agents are played by a function."""
+
+    def __init__(self, directory: Path, answer: Answer = empty, **options: Any) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.said: list[str] = []
+        self.over = threading.Event()
+        self.answer = answer
+        run = RunDirectory(directory)
+        run.make_chief()
+        run.make_attempt(0)
+        self.gathering = Gathering(run, ["export"], self._ask, self._say, self.over.set, **options)
+
+    def begin(self, *hosts: RunHost, lost: str = "") -> None:
+        self.gathering.begin(hosts, lambda name: name == lost)
+
+    def _ask(self, host: str, step: str, **fields: object) -> None:
+        asked = {"step": step, **fields}
+        self.asked.append((host, asked))
+        for kind, told in self.answer(host, asked):
+            self.gathering.take(FileNews(host, kind, {"number": fields.get("number"), **told}, b""))
+
+    def _say(self, text: str, *, error: bool = False) -> None:
+        self.said.append(text)
+
+    def finished(self) -> Gathering:
+        """All has come that will come."""
+        self.gathering.finish()
+        assert self.over.wait(PATIENCE)
+        assert self.gathering.is_over
+        return self.gathering
+
+    def roots(self) -> list[tuple[str, str]]:
+        """Which directory of which host was asked for."""
+        return sorted((host, str(asked["root"])) for host, asked in self.asked if asked["step"] == "list_below")
+
+
+def test_without_other_hosts_it_is_over_at_once(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    played.begin(LOCAL)
+
+    assert played.finished().tell("again")
+    assert (played.asked, played.said) == ([], [])
+
+
+def test_every_host_is_asked_for_logs_and_the_chiefs_for_its_output(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    played.begin(CHIEF, OTHER)
+    assert played.roots() == []  # not before the end
+
+    assert played.finished().tell("again")
+    assert played.roots() == [("gpu-a", "/a/run"), ("gpu-a", "/a/run/output"), ("gpu-b", "/b/run")]
+
+
+def test_a_chief_of_this_machine_is_not_asked(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    played.begin(LOCAL, OTHER)
+    played.finished()
+
+    assert played.roots() == [("gpu-b", "/b/run")]
+
+
+def test_logs_that_go_on_being_written_are_left(tmp_path: Path) -> None:
+    played = Played(tmp_path, still_running=True)
+    played.begin(CHIEF, OTHER)
+    played.finished()
+
+    assert played.roots() == [("gpu-a", "/a/run/output")]
+
+
+def test_the_run_goes_on_and_new_files_are_looked_for(tmp_path: Path) -> None:
+    played = Played(tmp_path, interval=0.001)
+    third = threading.Event()
+
+    def answer(host: str, asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        if len(played.roots()) == 3:
+            third.set()
+        yield from empty(host, asked)
+
+    played.answer = answer
+    played.begin(CHIEF, OTHER)
+
+    assert third.wait(PATIENCE)
+    assert set(played.roots()) == {("gpu-a", "/a/run/output")}
+    played.finished()
+
+
+def test_a_host_that_is_lost_is_named_with_what_it_has(tmp_path: Path) -> None:
+    played = Played(tmp_path, silent)
+    played.begin(CHIEF, OTHER)
+    played.gathering.finish()
+    played.gathering.take(HostLost("gpu-a", "the link is cut"))
+    assert not played.over.is_set()
+    played.gathering.take(HostLost("gpu-b", "the link is cut"))
+    assert played.over.wait(PATIENCE)
+
+    assert not played.gathering.tell("launch collect runs/x")
+    assert played.said == [
+        "gpu-a is away (the link is cut): export and the logs of worker-0 are not all here. What is missing stays "
+        "there, in /a/run.\n  when it is back: launch collect runs/x",
+        "gpu-b is away (the link is cut): the logs of worker-1 are not all here. What is missing stays there, "
+        "in /b/run.\n  when it is back: launch collect runs/x",
+    ]
+
+
+def test_a_host_that_was_lost_before_is_not_waited_for(tmp_path: Path) -> None:
+    played = Played(tmp_path, silent)
+    played.begin(OTHER, lost="gpu-b")
+
+    assert isinstance(played.finished().outcomes[0].trouble, HostAwayError)
+
+
+def test_a_host_that_is_back_is_gathered_from(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    played.begin(CHIEF, OTHER)
+    played.gathering.take(HostLost("gpu-b", "the link is cut"))
+    played.begin(CHIEF, OTHER)
+
+    assert played.finished().tell("again")
+    assert ("gpu-b", "/b/run") in played.roots()
+
+
+def test_a_user_who_does_not_want_to_wait_need_not(tmp_path: Path) -> None:
+    played = Played(tmp_path, silent)
+    played.begin(CHIEF, OTHER)
+    played.gathering.finish()
+    played.gathering.give_up()
+
+    assert played.over.wait(PATIENCE)
+    assert not played.gathering.tell("again")
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("listed", {}),
+        ("listed", {"files": [["export/x"]], "links": [], "unreadable": []}),
+        ("listed", {"files": 3, "links": [], "unreadable": []}),
+        ("list_ended", {}),
+        ("sent", {}),
+    ],
+)
+def test_an_agent_that_makes_no_sense_is_away(tmp_path: Path, kind: str, told: dict[str, Any]) -> None:
+    played = Played(tmp_path, lambda _host, _asked: iter([(kind, told)]))
+    played.begin(OTHER)
+
+    (outcome,) = played.finished().outcomes
+    assert "its agent sent something unreadable" in str(outcome.trouble)
+
+
+def test_the_newest_step_is_asked_for_beside_everything_else(tmp_path: Path) -> None:
+    played = Played(tmp_path, silent)
+    played.begin(CHIEF)
+    step = played.gathering.ask_newest_step()
+    files = [["export/s-7.index", 1, 2], ["export/s-7.data-00000-of-00001", 1, 1]]
+    assert not step.is_over
+    for kind, told in (("listed", {"files": files, "links": [], "unreadable": []}), ("list_ended", {})):
+        played.gathering.take(FileNews("gpu-a", kind, {"number": STEP_QUESTION, **told}, b""))
+
+    assert (step.is_over, step.step) == (True, 7)
+
+
+@pytest.mark.parametrize("hosts", [(), (LOCAL,), (LOCAL, OTHER)])
+def test_nobody_else_is_asked_for_the_newest_step(tmp_path: Path, hosts: tuple[RunHost, ...]) -> None:
+    played = Played(tmp_path)
+    played.begin(*hosts)
+
+    assert played.gathering.ask_newest_step().is_over
+    assert played.asked == []
+
+
+def test_a_lost_host_does_not_tell_the_newest_step(tmp_path: Path) -> None:
+    played = Played(tmp_path, silent)
+    played.begin(CHIEF)
+    step = played.gathering.ask_newest_step()
+    played.gathering.take(HostLost("gpu-a", "the link is cut"))
+
+    assert step.is_over
+    assert played.gathering.ask_newest_step().is_over

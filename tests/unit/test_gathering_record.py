@@ -1,0 +1,169 @@
+"""What the launcher remembers of gathered files, and one file on its way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.gathering.arrival import Arrival
+from launcher.gathering.record import SPARE_LINES, Entry, InUseError, Record, opened
+
+ONE, TWO = Entry(1, 2, "ab"), Entry(3, 4, "cd")
+
+
+def entries(path: Path) -> dict[str, Entry]:
+    with opened(path) as record:
+        return dict(record.entries)
+
+
+def test_what_was_put_is_known_again(tmp_path: Path) -> None:
+    with opened(tmp_path / "gathered.jsonl") as record:
+        record.put("a", ONE)
+        record.put("new\nline", ONE)
+        record.put(os.fsdecode(b"\xff"), ONE)
+        record.put("a", TWO)
+        record.put("gone", ONE)
+        record.drop("gone")
+
+    assert entries(tmp_path / "gathered.jsonl") == {"a": TWO, "new\nline": ONE, os.fsdecode(b"\xff"): ONE}
+    assert stat.S_IMODE((tmp_path / "gathered.jsonl").stat().st_mode) == 0o600
+
+
+@given(st.integers(0, 200))
+def test_a_line_that_was_cut_short_costs_no_other(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.mktemp("record") / "gathered.jsonl"
+    with opened(path) as record:
+        record.put("a", ONE)
+        first = path.stat().st_size
+        record.put("b", ONE)
+    os.truncate(path, min(first + cut, path.stat().st_size))
+
+    with opened(path) as record:
+        record.put("c", TWO)
+    assert {"a": ONE, "c": TWO}.items() <= entries(path).items() <= {"a": ONE, "b": ONE, "c": TWO}.items()
+
+
+@pytest.mark.parametrize("line", [b"[]", b"1", b'{"size": 1}', b'{"path": "a", "size": 1}', b"\xff", b'{"path": []}'])
+def test_a_line_that_is_not_ours_is_passed_over(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "gathered.jsonl").write_bytes(line + b"\n")
+
+    assert entries(tmp_path / "gathered.jsonl") == {}
+
+
+def test_two_launchers_never_gather_one_run_at_a_time(tmp_path: Path) -> None:
+    with opened(tmp_path / "gathered.jsonl"), pytest.raises(InUseError):
+        Record(tmp_path / "gathered.jsonl")
+    Record(tmp_path / "gathered.jsonl").close()
+
+
+def test_lines_that_count_no_more_do_not_pile_up(tmp_path: Path) -> None:
+    path = tmp_path / "gathered.jsonl"
+    with opened(path) as record:
+        record.put("other", ONE)
+        for size in range(SPARE_LINES + 2):
+            record.put("growing", Entry(size, 0, ""))
+
+    assert len(path.read_bytes().splitlines()) == 2
+    assert entries(path) == {"other": ONE, "growing": Entry(SPARE_LINES + 1, 0, "")}
+
+
+# ---- an arrival
+def arrival(tmp_path: Path, *, in_place: bool = False) -> Arrival:
+    begun = Arrival(tmp_path / "image" / "deep" / "file", tmp_path / "parts" / "1.part", in_place=in_place)
+    begun.resume()
+    return begun
+
+
+def is_content(begun: Arrival, content: bytes) -> bool:
+    return begun.is_whole(len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_a_file_appears_only_when_it_is_put(tmp_path: Path) -> None:
+    begun = arrival(tmp_path)
+    begun.take(0, b"con")
+    begun.take(3, b"tent")
+    assert not begun.place.exists()
+    assert is_content(begun, b"content")
+    assert begun.content(-2) == b"nt"
+    begun.put(123_456_789)
+
+    assert begun.place.read_bytes() == b"content"
+    assert begun.place.stat().st_mtime_ns == 123_456_789
+    assert list((tmp_path / "parts").iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_nobody_else_can_read_what_arrives(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    arrival(tmp_path).put(0)
+    os.umask(before)
+
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert modes == {"image": 0o700, "deep": 0o700, "file": 0o600, "parts": 0o700}
+
+
+def test_an_arrival_goes_on_where_the_last_try_ended(tmp_path: Path) -> None:
+    begun = arrival(tmp_path)
+    begun.take(0, b"con")
+    begun.close()
+    again = arrival(tmp_path)
+    assert again.offset == 3
+    assert again.sha256 == hashlib.sha256(b"con").hexdigest()
+    again.take(3, b"tent")
+
+    assert is_content(again, b"content")
+    again.discard()
+    assert list((tmp_path / "parts").iterdir()) == []
+
+
+def test_an_arrival_begins_anew_where_the_host_does(tmp_path: Path) -> None:
+    begun = arrival(tmp_path)
+    begun.take(0, b"something else that is longer")
+    begun.take(0, b"content")
+    assert is_content(begun, b"content")
+    begun.put(0)
+
+    assert begun.place.read_bytes() == b"content"
+
+
+def test_a_gap_is_refused(tmp_path: Path) -> None:
+    begun = arrival(tmp_path)
+    with pytest.raises(ValueError, match="bytes from 5 came where those from 0 were expected"):
+        begun.take(5, b"x")
+    begun.discard()
+
+
+def test_what_grows_is_written_where_it_is(tmp_path: Path) -> None:
+    arrival(tmp_path).put(0)
+    with (tmp_path / "image" / "deep" / "file").open("rb") as reader:
+        begun = arrival(tmp_path, in_place=True)
+        begun.take(0, b"content")
+        begun.put(5)
+
+        assert reader.read() == b"content"
+
+
+def test_what_grows_is_replaced_where_the_host_has_something_else(tmp_path: Path) -> None:
+    first = arrival(tmp_path)
+    first.take(0, b"before")
+    first.put(0)
+    begun = arrival(tmp_path, in_place=True)
+    assert begun.offset == 6
+    begun.take(0, b"anew")
+    assert begun.place.read_bytes() == b"before"
+    begun.put(0)
+
+    assert begun.place.read_bytes() == b"anew"
+
+
+def test_a_symbolic_link_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"")
+    (tmp_path / "link").symlink_to("target")
+    with pytest.raises(OSError, match="symbolic"):
+        Arrival(tmp_path / "link", tmp_path / "part", in_place=True)

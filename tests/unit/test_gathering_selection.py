@@ -1,0 +1,311 @@
+"""What is gathered, in which order, and what goes: decided from lists of files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from launcher.events import FileNews
+from launcher.gathering.checkpoints import checkpoints_among, newest_named
+from launcher.gathering.newest_step import NewestStep
+from launcher.gathering.record import Entry
+from launcher.gathering.remote_files import Listing, RemoteFile, is_below, plain_names
+from launcher.gathering.selection import Selection, grows, is_temporary, outdated, select
+
+S = 1_000_000_000
+NOW = 1000 * S
+SHARD = ".data-00000-of-00001"
+
+
+def listing(*files: tuple[str, int], now: int = NOW) -> Listing:
+    """Files of one byte, each with its time in seconds."""
+    return Listing({path: RemoteFile(path, 1, mtime * S) for path, mtime in files}, clock_ns=now)
+
+
+def known(found: Listing, *paths: str) -> dict[str, Entry]:
+    return {path: Entry(1, found.files[path].mtime_ns, "") for path in paths}
+
+
+def chosen(found: Listing, here: Mapping[str, Entry] | None = None, *, final: bool = False) -> Selection:
+    here = here or {}
+
+    def is_here(file: RemoteFile) -> bool:
+        return file.path in here and here[file.path].mtime_ns == file.mtime_ns
+
+    return select(found, is_here, here, final=final)
+
+
+def names(selection: Selection) -> list[str]:
+    return [batch.name for batch in selection.wanted]
+
+
+# ---- names
+@pytest.mark.parametrize(
+    "path",
+    [
+        "checkpoints/step-2_temp/part-00000-of-00001.index",
+        "checkpoints/step-2_temp/part-00000-of-00001.data-00000-of-00001",
+        "checkpoints/step-2_temp/part-00000-of-00001.data-00000-of-00001.tempstate14476984544945791236",
+        "export/saved_model/variables/variables_temp/part-00000-of-00001.data-00000-of-00001",
+        "checkpoints/checkpoint.tmpaa4ac8f20d8141ffbf68e9a628ffe0f9",
+        "export/saved_model.pb.tmpf2dc6b47a83d49dbafbc5858250c778d",
+        "checkpoints/workertemp_1/step-2.index",
+        "workertemp_12/a/b",
+        "results.csv.tmp",
+        "checkpoints/3.orbax-checkpoint-tmp-17/state/manifest",
+        "new\nline/workertemp_1/x",
+    ],
+)
+def test_steps_on_the_way_to_a_file_are_left_out(path: str) -> None:
+    assert is_temporary(path)
+    assert chosen(listing((path, 1)), final=True).wanted == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "checkpoints/step-2.index",
+        "checkpoints/step-2.data-00000-of-00001",
+        "my_temp/results.csv",
+        "part-00000-of-00001.index",
+        "workertemp_notes/x",
+        "tmp/a",
+        "a.tmpl",
+        "tensorboard/events.out.tfevents.1795252587.vm.6234.0.v2",
+    ],
+)
+def test_a_name_that_only_looks_like_it_is_taken(path: str) -> None:
+    assert not is_temporary(path)
+
+
+def test_only_event_files_grow_where_they_are() -> None:
+    assert grows("tensorboard/train/events.out.tfevents.1795252587.vm.6234.0.v2")
+    assert not grows("events.out.tfevents.d/log.csv")
+    assert not grows("log.csv")
+
+
+@pytest.mark.parametrize("path", ["/a/b", "a/../b", "../a", "a//b", "a/./b", "a/", "", "b", "ab", "a/b\0c", "a/.."])
+def test_a_path_that_was_not_asked_for_is_not_taken_from_a_host(path: str) -> None:
+    found = Listing()
+    found.take({"files": [[path, 1, 1]], "links": [], "unreadable": []}, ["a", "c/d"])
+
+    assert not is_below(path, ["a", "c/d"])
+    assert found.files == {}
+    assert found.left == {path: "the host names a file that was not asked for"}
+
+
+@pytest.mark.parametrize("path", ["a", "a/b", "c/d", "c/d/e", "a/new\nline", "a/...", "a/\udcff"])
+def test_a_path_that_was_asked_for_is_taken(path: str) -> None:
+    assert is_below(path, ["a", "c/d"])
+
+
+def test_names_are_compared_without_what_means_nothing() -> None:
+    assert plain_names(["./a//b/", "a/b", "c"]) == ("a/b", "c")
+
+
+# ---- checkpoints
+def test_a_checkpoint_is_its_index_and_all_its_shards() -> None:
+    found = checkpoints_among(
+        listing(("d/s-1.data-00001-of-00002", 1), ("d/s-1.index", 2), ("d/s-1.data-00000-of-00002", 1)).files.values()
+    )["d/s-1"]
+
+    assert found.complete
+    assert [file.path for file in found.files] == [
+        "d/s-1.data-00000-of-00002",
+        "d/s-1.data-00001-of-00002",
+        "d/s-1.index",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "missing"),
+    [
+        ([("s.index", 1), ("s.data-00000-of-00002", 1)], 1),
+        ([("s.index", 1), ("s.data-00001-of-00002", 1)], 1),
+        ([("s.data-00000-of-00001", 1)], 0),
+        ([("s.index", 3), ("s.data-00000-of-00001", 1), ("s.data-00000-of-00002", 2)], 1),
+    ],
+)
+def test_a_checkpoint_without_some_file_is_not_complete(files: list[tuple[str, int]], missing: int) -> None:
+    found = checkpoints_among(listing(*files).files.values())["s"]
+
+    assert not found.complete
+    assert found.missing == missing
+
+
+def test_shards_of_an_overwritten_checkpoint_do_not_count() -> None:
+    files = [("s.index", 3), ("s.data-00000-of-00001", 2), ("s.data-00000-of-00002", 1), ("s.data-00001-of-00002", 1)]
+    found = checkpoints_among(listing(*files).files.values())["s"]
+
+    assert found.complete
+    assert [file.path for file in found.files] == ["s.data-00000-of-00001", "s.index"]
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [
+        (b'model_checkpoint_path: "step-2"\nall_model_checkpoint_paths: "step-1"\n', "checkpoints/step-2"),
+        (b'all_model_checkpoint_paths: "step-1"\n  model_checkpoint_path : "step-2"', "checkpoints/step-2"),
+        (b'model_checkpoint_path: "deep/step-2"', "checkpoints/deep/step-2"),
+        (b'model_checkpoint_path: "/out put/checkpoints/step-2"', "checkpoints/step-2"),
+        (b'model_checkpoint_path: "\\303\\274\\"\\\\"', 'checkpoints/ü"\\'),
+        (b'model_checkpoint_path: "/elsewhere/step-2"', None),
+        (b'model_checkpoint_path: "/out put/../step-2"', None),
+        (b'model_checkpoint_path: "../step-2"', None),
+        (b'all_model_checkpoint_paths: "step-1"', None),
+        (b"", None),
+        (b"\xff\xfe model", None),
+    ],
+)
+def test_the_newest_checkpoint_is_what_the_state_file_names(text: bytes, prefix: str | None) -> None:
+    assert newest_named(text, "checkpoints", "/out put") == prefix
+
+
+# ---- the selection
+def test_the_newest_checkpoint_comes_first_and_the_state_file_after_all() -> None:
+    found = listing(
+        ("checkpoints/checkpoint", 22),
+        ("checkpoints/s-1.index", 11),
+        (f"checkpoints/s-1{SHARD}", 10),
+        ("checkpoints/s-2.index", 21),
+        (f"checkpoints/s-2{SHARD}", 20),
+        ("export/old.keras", 5),
+        ("export/model.keras", 30),
+    )
+
+    assert names(chosen(found)) == [
+        "checkpoints/s-2",
+        "checkpoints/s-1",
+        "checkpoints/checkpoint",
+        "export/model.keras",
+        "export/old.keras",
+    ]
+
+
+def test_what_is_here_is_not_wanted() -> None:
+    found = listing(("s.index", 2), (f"s{SHARD}", 1), ("a", 1), ("b", 1))
+
+    assert names(chosen(found, known(found, "s.index", f"s{SHARD}", "a"))) == ["b"]
+    assert names(chosen(found, known(found, "s.index", "a", "b"))) == ["s"]
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ([(f"s{SHARD}", 1)], "its index is not there"),
+        ([("s.index", 2), ("s.data-00000-of-00003", 1)], "2 of its data files are not there"),
+    ],
+)
+@pytest.mark.parametrize("final", [False, True])
+def test_a_half_written_checkpoint_is_not_taken(files: list[tuple[str, int]], reason: str, final: bool) -> None:
+    selection = chosen(listing(*files), final=final)
+
+    assert selection.wanted == ()
+    assert selection.waiting == {"s": reason}
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_checkpoint_that_is_being_overwritten_does_not_replace_a_good_one(final: bool) -> None:
+    before = listing(("s.index", 2), (f"s{SHARD}", 1))
+    now = listing(("s.index", 2), (f"s{SHARD}", 500))
+
+    selection = chosen(now, known(before, *before.files), final=final)
+    assert selection.wanted == ()
+    assert selection.waiting == {"s": "its index is older than its data"}
+
+
+def test_a_copied_checkpoint_is_taken_once_nothing_writes_to_it() -> None:
+    assert names(chosen(listing(("s.index", 998), (f"s{SHARD}", 999)))) == []
+    assert names(chosen(listing(("s.index", 900), (f"s{SHARD}", 901)))) == ["s"]
+    assert names(chosen(listing(("s.index", 998), (f"s{SHARD}", 999)), final=True)) == ["s"]
+
+
+def test_a_file_is_taken_once_nothing_writes_to_it() -> None:
+    found = listing(("fresh.keras", 999), ("future", 2000), ("rested", 990), ("checkpoint", 1000))
+    growing = "events.out.tfevents.1.host.1.0.v2"
+    found.files[growing] = RemoteFile(growing, 1, NOW)
+
+    assert names(chosen(found)) == ["checkpoint", "future", growing, "rested"]
+    assert "fresh.keras" in names(chosen(found, final=True))
+
+
+def test_an_index_alone_is_a_file_like_any_other() -> None:
+    assert names(chosen(listing(("vectors.index", 1)))) == ["vectors.index"]
+
+
+def test_what_cannot_be_sent_is_told() -> None:
+    found = Listing(left={"link": "it is a symbolic link"})
+
+    assert chosen(found, final=True).waiting == {"link": "it is a symbolic link"}
+
+
+# ---- what goes
+def gone(before: Listing, now: Listing, *here: str) -> list[str]:
+    """What of `before` is removed when the chief has `now`, of which `here` has been gathered."""
+    entries = {**known(before, *before.files), **known(now, *here)}
+
+    def is_here(file: RemoteFile) -> bool:
+        return file.path in here
+
+    return sorted(outdated(now, is_here, entries))
+
+
+ONE = (("d/s-1.index", 2), (f"d/s-1{SHARD}", 1))
+TWO = (("d/s-2.index", 12), (f"d/s-2{SHARD}", 11))
+
+
+@pytest.mark.parametrize(
+    ("now", "here", "removed"),
+    [
+        (TWO, ["d/s-2.index", f"d/s-2{SHARD}"], ["d/s-1.data-00000-of-00001", "d/s-1.index"]),
+        (TWO, ["d/s-2.index"], []),
+        (TWO, [], []),
+        ((), [], []),
+        ((*TWO, ONE[1]), ["d/s-2.index", f"d/s-2{SHARD}"], []),
+        ((("d/notes", 20),), ["d/notes"], []),
+        ((("e/s-2.index", 12), (f"e/s-2{SHARD}", 11)), ["e/s-2.index", f"e/s-2{SHARD}"], []),
+        ((("d/s-0.index", 1), (f"d/s-0{SHARD}", 0)), ["d/s-0.index", f"d/s-0{SHARD}"], []),
+    ],
+    ids=[
+        "rotated",
+        "newer one not whole here",
+        "newer one not here",
+        "all gone: a new disk, maybe",
+        "being deleted",
+        "no newer checkpoint",
+        "newer one elsewhere",
+        "what is left is older",
+    ],
+)
+def test_a_checkpoint_goes_once_a_newer_one_is_here(
+    now: tuple[tuple[str, int], ...], here: list[str], removed: list[str]
+) -> None:
+    assert gone(listing(*ONE), listing(*now), *here) == removed
+
+
+def test_a_file_goes_once_a_newer_one_is_beside_it() -> None:
+    before = listing(("export/v1.keras", 1), ("tensorboard/a", 1))
+
+    assert gone(before, listing(("export/v2.keras", 2)), "export/v2.keras") == ["export/v1.keras"]
+    assert gone(before, listing(("export/v2.keras", 2))) == []
+
+
+# ---- how far it has come
+def test_the_newest_step_is_that_of_a_complete_checkpoint() -> None:
+    answer = NewestStep(["d"])
+    for paths in (
+        ["d/s-10.index", f"d/s-10{SHARD}"],
+        [f"d/s-30{SHARD}", "d/s-20.index", f"d/s-20{SHARD}", "d/s.index"],
+    ):
+        told = {"files": [[path, 1, 1] for path in paths], "links": [], "unreadable": []}
+        answer.take(FileNews("gpu-a", "listed", told, b""))
+    assert not answer.is_over
+    answer.take(FileNews("gpu-a", "list_ended", {}, b""))
+
+    assert answer.is_over
+    assert answer.step == 20
+
+
+def test_without_a_checkpoint_there_is_no_step() -> None:
+    assert NewestStep(["d"], is_over=True).step is None
