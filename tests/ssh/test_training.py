@@ -19,16 +19,6 @@ TRAINING = 200.0
 TENSORFLOW = {"python": sys.executable}
 
 
-def test_two_hosts_train_one_model(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
-    started = launch(*cluster(*hosts[:2], defaults=TENSORFLOW), "--", "python", "-m", "training", "--epochs", "5")
-
-    assert started.wait(TRAINING) == 0
-    log = started.log("worker-0").decode()
-    assert "digits_cnn: 2 workers, 2 replicas, global batch 48" in log
-    accuracy = float(log.rpartition("held-out accuracy ")[2].split()[0])
-    assert accuracy > 0.9
-
-
 JOIN = "import tensorflow as tf; tf.distribute.MultiWorkerMirroredStrategy()"
 NOT_ON_HOST2 = 'if [ "$(hostname)" = host2 ]; then {}; else exec "$0" -c "$1"; fi'
 
@@ -36,14 +26,6 @@ NOT_ON_HOST2 = 'if [ "$(hostname)" = host2 ]; then {}; else exec "$0" -c "$1"; f
 def test_a_worker_whose_server_never_comes_up_is_named(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
     options = cluster(*hosts[:2], defaults=TENSORFLOW, timeouts={"start": "4s"})
     started = launch(*options, "--", "sh", "-c", NOT_ON_HOST2.format("exec sleep 1000"), sys.executable, JOIN)
-
-    assert started.wait(TRAINING) == 1
-    assert "worker 1 on host2 could not be started: its server was not up 4 s after the first one" in started.last_words
-
-
-def test_a_worker_that_leaves_before_it_has_joined_is_named(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
-    options = cluster(*hosts[:2], defaults=TENSORFLOW, timeouts={"start": "4s"})
-    started = launch(*options, "--", "sh", "-c", NOT_ON_HOST2.format("exit 0"), sys.executable, JOIN)
 
     assert started.wait(TRAINING) == 1
     assert "worker 1 on host2 could not be started: its server was not up 4 s after the first one" in started.last_words
@@ -58,17 +40,22 @@ print(newest.rpartition("/")[2], model(numpy.zeros((1, 8, 8, 1))).shape)
 """
 
 
-def test_what_was_trained_elsewhere_can_be_restored_here(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+def test_two_hosts_train_one_model_and_the_chiefs_files_come_home(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
     options = cluster(*hosts[:2], defaults=TENSORFLOW, collect_interval="200ms")
-    started = launch(*options, "--", "python", "-m", "training", "--epochs", "1")
+    started = launch(*options, "--", "python", "-m", "training", "--epochs", "5")
     checkpoints = started.runs / "latest" / "chief" / "checkpoints"
     await_true(lambda: (checkpoints / "checkpoint").exists(), "a checkpoint comes while the run goes on")
-    assert started.succeeded()
+    assert started.wait(TRAINING) == 0
 
+    log = started.log("worker-0").decode()
+    assert "digits_cnn: 2 workers, 2 replicas, global batch 48" in log
+    assert float(log.rpartition("held-out accuracy ")[2].split()[0]) > 0.9
     words = [sys.executable, "-c", RESTORED, str(checkpoints.parent)]
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     restored = subprocess.run(words, env=quiet, capture_output=True, text=True)
-    assert restored.stdout == "step-29 (1, 10)\n", restored.stderr
+    assert restored.stdout == "step-145 (1, 10)\n", restored.stderr
     assert "gathered checkpoints/step-29 (2 files, " in started.last_words
     assert "not brought" not in started.last_words
     assert not list(checkpoints.rglob("*temp*"))
