@@ -10,7 +10,7 @@ from launcher.agent_process import AgentProcess
 from launcher.cluster_file import Host
 from launcher.head_start import HeadStart
 from launcher.ssh_complaint import Complaint, explained
-from launcher.transport import SSH, agent_argv, local, over_ssh, ssh_options
+from launcher.transport import AGENT, SSH, agent_argv, local, over_ssh, ssh_options
 
 
 @dataclass(slots=True)
@@ -25,6 +25,8 @@ class Access:
     """How ssh is called, up to the host's name; nothing for this machine."""
     early: AgentProcess | None = None
     """An agent that was started before; it is used once."""
+    packages: Sequence[str] = AGENT
+    """The agent's program."""
 
     def start(self) -> AgentProcess:
         """An agent's process that may be written to.
@@ -36,7 +38,7 @@ class Access:
         if early is not None:
             return early
         process = AgentProcess(self.argv)
-        process.send_program()
+        process.send_program(self.packages)
         return process
 
     def explained(self, said: str, ended: str) -> Complaint:

@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from launcher.transport import SSH, opening
+from launcher.transport import AGENT, SSH, opening
 
 PIPE_SIZE = 1 << 20
 """Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
@@ -45,9 +45,9 @@ class AgentProcess:
             with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, SSH_PIPE_SIZE if argv[0] == SSH else PIPE_SIZE)
 
-    def send_program(self) -> None:
+    def send_program(self, packages: Sequence[str] = AGENT) -> None:
         """Make it an agent."""
-        self.write(opening())
+        self.write(opening(packages))
 
     def write(self, data: bytes) -> None:
         """Send all of `data`. An agent that has gone takes nothing; its end is seen by who reads."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from launcher import __version__
+from launcher import __version__, options
 from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageError
 from launcher.head_start import OTHER_COMMANDS, HeadStart
 
@@ -27,6 +26,7 @@ Examples:
 \b
 Other commands (each has its own --help):
   launch collect [RUN]       bring what a run has left on its hosts
+  launch doctor -c FILE      examine the hosts and the network between them, start nothing
 
 \b
 Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot do what is asked of it,
@@ -42,8 +42,8 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
     },
     epilog=EPILOG,
 )
-@click.option("-c", "--cluster", type=click.Path(path_type=Path), metavar="FILE", help="The cluster file (YAML).")
-@click.option("-n", "--workers", type=click.IntRange(1, 1000), metavar="N", help="N workers on this machine, no file.")
+@options.cluster
+@options.workers
 @click.option("--dry-run", is_flag=True, help="Show what would be started, start and write nothing.")
 @click.option(
     "--json",
@@ -51,14 +51,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
     is_flag=True,
     help="For machines: the plan with --dry-run, else the run's result at the end, on stdout.",
 )
-@click.option(
-    "--run-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    default=Path("runs"),
-    show_default=True,
-    help="Where the run's own directory is made.",
-)
+@options.run_dir
 @click.option(
     "--resume",
     metavar="RUN",
@@ -67,22 +60,17 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 @click.option(
     "--max-restarts", type=click.IntRange(0), metavar="N", help="Start the gang again up to N times after a failure."
 )
-@click.option(
-    "--env",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="For every worker; KEY alone passes on its value here. May be repeated.",
-)
+@options.env
 @click.option("-q", "--quiet", is_flag=True, help="Show the chief's log only.")
 @click.option("-v", "--verbose", is_flag=True, help="Show TensorFlow's start-up lines, too.")
-@click.option("--no-color", is_flag=True, help="No colours (as does NO_COLOR in the environment).")
+@options.no_color
 @click.option(
     "--no-keras-fix", is_flag=True, help="Leave Keras 3's Model.fit under MultiWorkerMirroredStrategy as it is."
 )
 @click.version_option(__version__, prog_name="launch")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND ...]")
+@options.command
 @click.pass_obj
-def launch(early: HeadStart, /, **options: Any) -> None:
+def launch(early: HeadStart, /, **given: Any) -> None:
     """Start a TensorFlow program on several processes: TF_CONFIG, logs, stop and clean-up included."""
     from launcher.run import run
 
@@ -90,31 +78,7 @@ def launch(early: HeadStart, /, **options: Any) -> None:
         Path.cwd()
     except FileNotFoundError as error:
         raise UsageError("the working directory is gone: cd to one that exists") from error
-    raise SystemExit(run(request(**options), early))
-
-
-def request(env: tuple[str, ...], **options: Any) -> Any:
-    """The command line as one value.
-
-    Raises:
-        UsageError: options that exclude or miss each other.
-    """
-    from launcher.request import Request
-
-    if (options["cluster"] is None) == (options["workers"] is None):
-        raise UsageError(
-            "say what to start on: --cluster FILE, or --workers N for N workers on this machine (see launch --help)"
-            if options["cluster"] is None
-            else "--cluster and --workers exclude each other: the cluster file says how many workers there are"
-        )
-    return Request(env=dict(map(_assignment, env)), **options)
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or (not equals and key not in os.environ):
-        raise UsageError(f"--env {text}: write KEY=VALUE, or KEY alone for a variable that is set here")
-    return key, value if equals else os.environ[key]
+    raise SystemExit(run(options.request(**given), early))
 
 
 def main(early: HeadStart | None = None) -> NoReturn:

@@ -65,6 +65,15 @@ class ProjectAnswer(NamedTuple):
     body: bytes
 
 
+class Examined(NamedTuple):
+    """An answer to what only `launch doctor` asks (`launcher.examiner`)."""
+
+    host: str
+    kind: str
+    told: Mapping[str, Any]
+    data: bytes
+
+
 class TaskStarted(NamedTuple):
     """A worker's process runs."""
 
@@ -178,6 +187,7 @@ Event = (
     | PutFailed
     | Dialled
     | ProjectAnswer
+    | Examined
     | TaskStarted
     | TaskStartFailed
     | TaskListening

@@ -13,7 +13,7 @@ from launcher.agent_process import AgentProcess
 from launcher.transport import agent_argv, local, over_ssh, ssh_options
 
 STARTING_NOTHING = frozenset({"-h", "--help", "--version", "--dry-run"})
-OTHER_COMMANDS = ("collect",)
+OTHER_COMMANDS = ("collect", "doctor")
 """First words of a command line that is not about starting workers."""
 LARGEST_FILE = 1 << 16
 """Bytes of a cluster file that are looked at."""

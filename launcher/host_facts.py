@@ -75,3 +75,36 @@ def same_machines(facts: Mapping[str, HostFacts]) -> list[tuple[str, str]]:
 def skewed_clocks(facts: Mapping[str, HostFacts]) -> dict[str, float]:
     """Hosts whose clock differs from the launcher's by more than `MOST_SKEW`: seconds ahead."""
     return {name: each.ahead for name, each in facts.items() if abs(each.ahead) > MOST_SKEW}
+
+
+def start_warnings(facts: Mapping[str, HostFacts], addresses: Mapping[str, str]) -> list[str]:
+    """What a person should know of the hosts of a run, a line each; `addresses`: where each is dialled."""
+    clocks = [f"{host}: {clock_is_off(ahead)}" for host, ahead in skewed_clocks(facts).items()]
+    public = public_addresses({host: [address] for host, address in addresses.items()})
+    return clocks + [
+        f"{host}: {address} is a public address, and TensorFlow's server asks nobody for a password: let a firewall "
+        "keep others off the workers' ports"
+        for host, (address,) in public.items()
+    ]
+
+
+def clock_is_off(ahead: float) -> str:
+    """By so many seconds, for a person."""
+    from launcher.wording import duration
+
+    return f"its clock is {duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} this machine's"
+
+
+def public_addresses(addresses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Those of each host's addresses that anybody in the internet may dial, for the hosts that have any."""
+    found = {name: [address for address in each if _is_public(address)] for name, each in addresses.items()}
+    return {name: each for name, each in found.items() if each}
+
+
+def _is_public(address: str) -> bool:
+    import ipaddress  # only clusters of several hosts, and `doctor`, ask
+
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_global
+    except ValueError:
+        return False  # a name

@@ -26,6 +26,7 @@ from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.host_contexts import brings_training, host_contexts, remote_run_dir, run_hosts, support_files
+from launcher.host_facts import start_warnings
 from launcher.hosts import Hosts, StopRequestedError
 from launcher.plan import AttemptPlan, plan_attempt
 from launcher.redaction import redacted_yaml
@@ -255,6 +256,10 @@ class Session:
         workers = "1 worker" if len(plan.tasks) == 1 else f"{len(plan.tasks)} workers"
         hosts = ", ".join(dict.fromkeys(each.host for each in plan.tasks))
         self._console.say(f"{workers} on {hosts}; run directory {relative(self._directory.path)}")
+        if plan.attempt == self._first_attempt and len(self._file.hosts) > 1:
+            addresses = {each.host: each.address.rpartition(":")[0] for each in plan.tasks}
+            for line in start_warnings(self._hosts.facts, addresses):
+                self._console.say(line)
 
     def _write_cluster_file(self) -> None:
         if self._request.cluster is not None:

@@ -15,7 +15,9 @@ from importlib.util import MAGIC_NUMBER
 
 Transport = Callable[[str, Sequence[str]], list[str]]
 
-AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent")  # noqa: PTH100, PTH118, PTH120
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+AGENT = ("agent",)
+"""The packages that make up an agent. It begins with `main` of the module `pair` in the last of them."""
 SSH = "ssh"
 """The system's, with the user's own configuration."""
 CONNECT_TIMEOUT = 10.0
@@ -38,7 +40,7 @@ def read(length):
             raise SystemExit('tf-launch: the connection closed before the agent had arrived')
         data += more
     return data
-magic, code, text = (read(int(read(8))) for _ in range(3))
+magic, code, text, pair = (read(int(read(8))) for _ in range(4))
 modules = marshal.loads(code if magic == MAGIC_NUMBER else text)
 class Sent:
     @staticmethod
@@ -53,10 +55,9 @@ class Sent:
         if body:
             code = marshal.loads(body) if magic == MAGIC_NUMBER else compile(body, module.__name__, 'exec')
             exec(code, module.__dict__)
-modules.update({'launcher': b'', 'launcher.agent': b''})
 sys.meta_path.insert(0, Sent)
-from launcher.agent.pair import main
-main()
+__import__(pair.decode())
+sys.modules[pair.decode()].main()
 """
 """Reads the agent's modules from stdin (see `parcel`) and runs it. A module costs time only where it is imported."""
 
@@ -64,25 +65,29 @@ FIRST_WORDS = f'import os;d=b"";exec("while len(d)<{len(BOOT)}:d+=os.read(0,{len
 """Reads `BOOT` from stdin and runs it. In single quotes every login shell, be it fish or csh, takes it as it is."""
 
 
-def opening() -> bytes:
+def opening(packages: Sequence[str] = AGENT) -> bytes:
     """All that makes an agent of a Python that was started with `FIRST_WORDS`; what follows are frames."""
-    return BOOT + parcel()
+    return BOOT + parcel(packages)
 
 
-def parcel() -> bytes:
-    """The agent's modules as `BOOT` reads them: as bytecode, for a Python of the launcher's own version, and as text.
+def parcel(packages: Sequence[str]) -> bytes:
+    """Modules as `BOOT` reads them: as bytecode, for a Python of the launcher's own version, and as text.
 
     Each part has its length in eight digits in front of it. Bytecode saves the agent 10 ms of compiling.
     """
-    code, text = {}, {}
-    for entry in sorted(os.listdir(AGENT)):  # noqa: PTH208 - importing pathlib takes as long as all of this
-        if entry.endswith(".py") and entry != "__init__.py":
-            name = f"launcher.agent.{entry[:-3]}"
-            loader = SourceFileLoader(name, os.path.join(AGENT, entry))  # noqa: PTH118
-            module = loader.get_code(name)
-            assert module is not None
-            code[name], text[name] = marshal.dumps(module), loader.get_data(loader.path)
-    parts = (MAGIC_NUMBER, marshal.dumps(code), marshal.dumps(text, 2))
+    code = dict.fromkeys(["launcher", *(f"launcher.{package}" for package in packages)], b"")
+    text = dict(code)
+    for package in packages:
+        directory = os.path.join(HERE, package)  # noqa: PTH118
+        for entry in sorted(os.listdir(directory)):  # noqa: PTH208 - importing pathlib takes as long as all of this
+            if entry.endswith(".py") and entry != "__init__.py":
+                name = f"launcher.{package}.{entry[:-3]}"
+                loader = SourceFileLoader(name, os.path.join(directory, entry))  # noqa: PTH118
+                module = loader.get_code(name)
+                assert module is not None
+                code[name], text[name] = marshal.dumps(module), loader.get_data(loader.path)
+    pair = f"launcher.{packages[-1]}.pair".encode()
+    parts = (MAGIC_NUMBER, marshal.dumps(code), marshal.dumps(text, 2), pair)
     return b"".join(b"%08d%s" % (len(part), part) for part in parts)
 
 

@@ -37,7 +37,7 @@ def guard(agent: int) -> NoReturn:
     os._exit(0 if status == 0 and not left else 1)
 
 
-def main() -> None:
+def main(kind: type[Agent] = Agent) -> None:
     """Split into guard and agent; greet; serve."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # what the parent blocked or ignored is inherited
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -53,4 +53,4 @@ def main() -> None:
     prctl(PR_SET_NAME, b"launch-agent")
     os.set_blocking(1, True)
     os.write(1, GREETING)
-    Agent(guard_gone).run()
+    kind(guard_gone).run()

@@ -51,16 +51,27 @@ def descendants(root: int, table: dict[int, tuple[int, int]]) -> list[int]:
 
 
 def signal_descendants(number: int) -> list[int]:
-    """Signal everything below this process; return what there was.
+    """Signal everything below this process; return what there was."""
+    table = processes()
+    below = descendants(os.getpid(), table)
+    signal_all(below, number, table)
+    return below
+
+
+def signal_tree(root: int, number: int) -> None:
+    """Signal one process below this one, and everything below that."""
+    table = processes()
+    signal_all([root, *descendants(root, table)], number, table)
+
+
+def signal_all(below: list[int], number: int, table: dict[int, tuple[int, int]]) -> None:
+    """Signal processes below this one.
 
     SIGKILL goes to whole process groups, too: a process that hops from pid to pid (it forks, the parent ends) is gone
     when a signal to a pid arrives, but the kernel signals a group in one stroke.
     """
-    table = processes()
-    below = descendants(os.getpid(), table)
-    groups = {table[pid][1] for pid in below} - {os.getpgrp()} if number == signal.SIGKILL else set()
+    groups = {table[pid][1] for pid in below if pid in table} - {os.getpgrp()} if number == signal.SIGKILL else set()
     send_signal([-group for group in groups] + below, number)
-    return below
 
 
 def send_signal(pids: list[int], number: int) -> None:

@@ -87,23 +87,37 @@ def start_worker(job: dict[str, Any]) -> Worker:
         log_fd = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StartError(f"cannot create the log file {job['log']}: {error.strerror}") from error
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pid = created(job, (null, log_fd, log_fd))
+    finally:
+        os.close(null)
+        os.close(log_fd)
+    return Worker(job["task"], pid, job["port"], job["log"], job["progress"])
+
+
+def created(job: dict[str, Any], streams: tuple[int, int, int]) -> int:
+    """Create a process in a session of its own, with these as stdin, stdout and stderr; return its pid.
+
+    Raises:
+        StartError: no such program, no such working directory...
+    """
     error_read, error_write = os.pipe()
     agent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        exec_worker(job, agent, log_fd, error_write)
-    os.close(log_fd)
+        become(job, agent, streams, error_write)
     os.close(error_write)
     with os.fdopen(error_read, "rb") as reason:  # closed by a successful exec
         said = reason.read()
     if said:
         os.waitpid(pid, 0)
         raise StartError(said.decode("utf-8", "replace"))
-    return Worker(job["task"], pid, job["port"], job["log"], job["progress"])
+    return pid
 
 
-def exec_worker(job: dict[str, Any], agent: int, log_fd: int, error_write: int) -> NoReturn:
-    """In the child: become the worker, or tell the agent why not."""
+def become(job: dict[str, Any], agent: int, streams: tuple[int, int, int], error_write: int) -> NoReturn:
+    """In the child: become the program, or tell the agent why not."""
     doing = "start"
     try:
         os.setsid()
@@ -114,8 +128,7 @@ def exec_worker(job: dict[str, Any], agent: int, log_fd: int, error_write: int) 
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        null = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((null, 0), (log_fd, 1), (log_fd, 2)):
+        for target, source in enumerate(streams):
             os.dup2(source, target)
         environment = {**os.environ, **job["env"]}
         doing = f"enter the working directory {job['cwd']}"
@@ -123,7 +136,8 @@ def exec_worker(job: dict[str, Any], agent: int, log_fd: int, error_write: int) 
         environment["PWD"] = os.getcwd()
         program = os.path.expanduser(job["argv"][0])
         doing = f"run {program}"
-        os.execvpe(program, job["argv"], environment)
+        # a Python finds its virtual environment by what it is called
+        os.execvpe(program, [program, *job["argv"][1:]], environment)
     except BaseException as error:
         reason = error.strerror if isinstance(error, OSError) else repr(error)
         os.write(error_write, f"cannot {doing}: {reason}".encode())

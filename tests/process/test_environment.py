@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -167,3 +168,18 @@ def test_nothing_but_the_contract_is_added(launch: Start, environment: dict[str,
         "PWD",
         "LC_CTYPE",
     }
+
+
+def test_a_python_that_is_named_from_home_finds_its_virtual_environment(
+    launch: Start, cluster: Cluster, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = "~/venv/bin/python"
+    started = launch(
+        *cluster(workers=1, python=python),
+        *("--", "python", "-c", "import sys; print(sys.prefix)"),
+        env={"HOME": str(tmp_path)},
+    )
+
+    assert started.succeeded()
+    assert started.stdout == f"[worker 0] {tmp_path}/venv\n"

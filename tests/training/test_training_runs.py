@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from launcher.doctor.exchange import DIGITS_CNN_BYTES
 from training.data.digits import load_digits
 from training.data.order import split
 
@@ -161,6 +162,10 @@ def test_the_default_run_with_two_workers_is_accurate(two: Run) -> None:
 @pytest.mark.parametrize("name", ["one", "three", "restarted"])
 def test_the_weights_do_not_depend_on_workers_or_restarts(name: str, exports: dict[str, dict[str, Any]]) -> None:
     assert np.max(np.abs(exports[name]["weights"] - exports["two"]["weights"])) <= TOLERANCE
+
+
+def test_the_gradients_are_as_large_as_launch_doctor_supposes(exports: dict[str, dict[str, Any]]) -> None:
+    assert exports["two"]["weights"].astype(np.float32).nbytes == DIGITS_CNN_BYTES
 
 
 def test_every_epoch_is_the_same_with_one_two_and_three_workers(one: Run, two: Run, three: Run) -> None:

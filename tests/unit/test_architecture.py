@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = """
     __main__
     cli
-    collect
+    collect doctor
     run
     session
     gathering run_result sync.sending
@@ -29,13 +29,20 @@ LAUNCHER = """
     gathering.selection gathering.conversation
     gathering.checkpoints gathering.record gathering.arrival
     gathering.remote_files
+    doctor.examine doctor.diagnosis doctor.report
+    doctor.visit doctor.checks.connections doctor.checks.disks doctor.checks.gpus doctor.checks.network
+    doctor.checks.ports doctor.checks.program doctor.checks.silences doctor.checks.surroundings doctor.checks.versions
+    doctor.probing doctor.exchange doctor.reach doctor.checks.odd_ones
+    doctor.examination doctor.patient doctor.findings
+    doctor.answers
+    options
     supervisor hosts dry_run failure.report failure.restart_policy host_contexts
     run_directory.chief_files run_directory.event_log run_directory.remote_logs
     failure run_directory console host free_ports reachability sync.exchange sync.rsync
     plan request access host_facts sync.project
     head_start
     agent_process ssh_complaint
-    cluster_file
+    cluster_file cluster_file.places
     cluster_file.keys
     cluster_file.checks
     cluster_file.value_structures
@@ -43,14 +50,17 @@ LAUNCHER = """
     cluster_file.yaml_nodes
     cluster_file.file_text events failure.collateral failure.traceback_text sync.complaints
     run_directory.whole_files run_directory.state
-    cluster errors failure.remedies redaction transport
+    cluster errors failure.remedies redaction transport wording
     console.lines console.terminal console.startup_noise sync.ignoring sync.window
-    agent.pair
-    agent.loop
+    examiner.pair
+    agent.pair examiner.loop
+    agent.loop examiner.questions examiner.throughput
     agent.workers agent.ports agent.reach agent.files agent.receiving
     agent.comparing agent.placing
     agent.framing agent.processes agent.facts agent.support agent.received
-    agent sync bootstrap.sitecustomize bootstrap.tf_launch_keras_hook
+    doctor.probe.telling
+    doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program
+    agent sync examiner doctor.checks doctor.probe bootstrap.sitecustomize bootstrap.tf_launch_keras_hook
     __init__
 """
 TRAINING = """
@@ -142,7 +152,9 @@ def test_imports_point_down(package: str) -> None:
 def test_launcher_needs_neither_tensorflow_nor_training() -> None:
     forbidden = {"tensorflow", "keras", "tf_keras", "tensorboard", "numpy", "training"}
 
-    assert {path.name: found for path in sources("launcher") if (found := imported_packages(path) & forbidden)} == {}
+    found = {path.name: found for path in sources("launcher") if (found := imported_packages(path) & forbidden)}
+
+    assert found == {"importing.py": {TENSORFLOW_ON_REQUEST}}, "only the workers' own Python may, with doctor --import"
 
 
 def test_training_does_not_know_the_launcher() -> None:
@@ -161,11 +173,31 @@ def test_imports_only_the_standard_library(path: str) -> None:
     assert imported_packages(ROOT / path) - sys.stdlib_module_names - ours == set()
 
 
-@pytest.mark.parametrize("path", sources("launcher/agent"), ids=lambda path: path.stem)
-def test_the_agent_imports_only_the_standard_library_and_itself(path: Path) -> None:
+SENT_TO_HOSTS = {
+    path: tuple(f"launcher.{name}." for name in own)
+    for package, own in {
+        "agent": ("agent",),
+        "examiner": ("agent", "examiner"),
+        "doctor/probe": ("doctor.probe",),
+    }.items()
+    for path in sources(f"launcher/{package}")
+}
+"""Programs that run on hosts that have nothing of ours: each file, and how the names of what it may import begin."""
+TENSORFLOW_ON_REQUEST = "tensorflow"
+
+
+@pytest.mark.parametrize(
+    ("path", "own"), SENT_TO_HOSTS.items(), ids=[str(path.relative_to(ROOT)) for path in SENT_TO_HOSTS]
+)
+def test_what_is_sent_to_hosts_imports_only_the_standard_library_and_itself(path: Path, own: tuple[str, ...]) -> None:
     found = {name for name in imported(path) if name.partition(".")[0] not in sys.stdlib_module_names}
 
-    assert [name for name in found if not name.startswith("launcher.agent.")] == []
+    assert [name for name in found - {TENSORFLOW_ON_REQUEST} if not name.startswith(own)] == []
+
+
+@pytest.mark.parametrize("path", SENT_TO_HOSTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_is_sent_to_hosts_is_python_3_9(path: Path) -> None:
+    ast.parse(path.read_bytes(), feature_version=(3, 9))
 
 
 @pytest.mark.parametrize("package", LAYERS)

@@ -36,6 +36,13 @@ def test_a_guess_is_exactly_what_the_run_will_want_or_is_not_made(tmp_path: Path
         assert guesses == wanted
 
 
+def test_a_command_that_starts_no_workers_gets_no_head_start(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("hosts: [{host: gpu-a}]")
+
+    assert likely_agents(["doctor", "--cluster", str(path)]) == []
+
+
 @pytest.mark.parametrize("option", [["-c", "{}"], ["-c{}"], ["--cluster", "{}"], ["--cluster={}"]])
 def test_the_cluster_file_is_found_however_it_is_given(tmp_path: Path, option: list[str]) -> None:
     path = tmp_path / "c.yaml"

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.cluster import Task
 from launcher.cluster_file import Host
-from launcher.host_facts import HostFacts, candidates, same_machines, skewed_clocks
+from launcher.host_facts import HostFacts, candidates, same_machines, skewed_clocks, start_warnings
 from launcher.reachability import Proof
 
 A, B, C = (Host(name, (Task("worker", n),)) for n, name in enumerate(["a", "b", "c"]))
@@ -131,6 +131,16 @@ def test_hosts_that_do_not_say_which_machine_they_are_are_not_the_same() -> None
 
 def test_a_clock_a_day_ahead_is_found_and_one_of_a_second_is_not() -> None:
     assert skewed_clocks({"a": HostFacts(ahead=86400), "b": HostFacts(ahead=-1)}) == {"a": 86400}
+
+
+def test_a_start_tells_of_wrong_clocks_and_of_public_addresses_that_are_dialled() -> None:
+    facts = {"a": HostFacts(ahead=-7200, addresses=("8.8.8.8",)), "b": HostFacts(ahead=1)}
+
+    assert start_warnings(facts, {"a": "10.0.0.1", "b": "[2600::1]"}) == [
+        "a: its clock is 2 h behind this machine's",
+        "b: [2600::1] is a public address, and TensorFlow's server asks nobody for a password: let a firewall keep "
+        "others off the workers' ports",
+    ]
 
 
 TOLD: dict[str, Any] = {

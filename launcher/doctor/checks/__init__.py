@@ -1,0 +1,1 @@
+"""What the answers mean, by theme: from an examination to findings. Pure."""

@@ -1,0 +1,89 @@
+"""Which host reaches which: every port of every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+
+from launcher.doctor.examination import Dial, Examination
+from launcher.doctor.findings import Finding, Severity
+from launcher.doctor.reach import failures
+from launcher.wording import listed
+
+WHY = "the workers exchange their gradients over these ports: the training would wait without end"
+OPEN = (
+    "open {ports} in the firewall of {host} and between the two (`ports` keeps to a range), or write another `address`"
+)
+WRONG = "is that an address of {host}? It has {own}. Write the right `address`"
+
+
+def findings(examination: Examination) -> Iterator[Finding]:
+    """Of these."""
+    fixed = {host.name for host in examination.file.hosts if host.address}
+    for each in examination.reached:
+        address = examination.addresses.get(each.name)
+        if address is None and each.complaint is None:
+            yield Finding(
+                Severity.ERROR,
+                "address",
+                (each.name,),
+                "no address was found at which other hosts could reach it",
+                WHY,
+                "write its `address`",
+                "address",
+            )
+        if address is None:
+            continue
+        failed = failures(examination.dialled, each.name, address)
+        own = listed(each.facts.addresses) if each.facts and each.facts.addresses else "none"
+        yield from _not_reached(each.name, address, failed, own, _diallers(examination, each.name))
+        if not failed and each.name not in fixed:
+            yield from _another_address(examination, each.name, address)
+
+
+def _diallers(examination: Examination, host: str) -> set[str]:
+    return {dial.dialler for dial in examination.dialled if dial.host == host and dial.dialler != host}
+
+
+def _not_reached(
+    host: str, address: str, failed: Mapping[Dial, str], own: str, diallers: set[str]
+) -> Iterator[Finding]:
+    by_reason: dict[str, list[Dial]] = {}
+    for dial, why in failed.items():
+        by_reason.setdefault(why, []).append(dial)
+    nobody_reaches = {dial.dialler for dial in failed if dial.dialler != host} == diallers
+    for why, dials in by_reason.items():
+        who = list(dict.fromkeys(dial.dialler for dial in dials))
+        ports = _ports(dials)
+        remedy = WRONG.format(host=host, own=own) + "; if it is, " if nobody_reaches or "else" in why else ""
+        yield Finding(
+            Severity.ERROR,
+            "reach",
+            (*who, *([host] if host not in who else [])),
+            f"{listed(who)} cannot reach {host} at {address}, {ports}: {why}",
+            WHY,
+            remedy + OPEN.format(ports=ports, host=host),
+            "address",
+            names_hosts=True,
+        )
+
+
+def _ports(dials: list[Dial]) -> str:
+    numbers = sorted({dial.port for dial in dials})
+    return f"port {numbers[0]}" if len(numbers) == 1 else f"ports {listed([str(number) for number in numbers])}"
+
+
+def _another_address(examination: Examination, host: str, taken: str) -> Iterator[Finding]:
+    dialled = [(dial, why) for dial, why in examination.dialled.items() if dial.host == host]
+    likelier = takewhile(lambda address: address != taken, dict.fromkeys(dial.address for dial, _ in dialled))
+    for address in likelier:
+        who = list(dict.fromkeys(dial.dialler for dial, why in dialled if why and dial.address == address))
+        yield Finding(
+            Severity.NOTE,
+            "passed_over",
+            (host,),
+            f"{listed(who)} cannot reach it at {address}; {taken} is taken, which all reach",
+            "the way that is taken may not be the fastest one",
+            "",
+            "address",
+        )

@@ -1,0 +1,84 @@
+"""Clocks, proxies, public addresses, limits: what a run inherits from its hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher.doctor.examination import Examination, HostExamination
+from launcher.doctor.findings import Finding, Severity
+from launcher.host_facts import clock_is_off, public_addresses, skewed_clocks
+from launcher.redaction import redacted
+from launcher.wording import listed
+
+FEW_OPEN_FILES = 1024
+NO_PROXY = ("no_proxy", "no_grpc_proxy")
+
+
+def findings(examination: Examination) -> Iterator[Finding]:
+    """Of these."""
+    facts = {each.name: each.facts for each in examination.reached if each.facts}
+    for host, ahead in skewed_clocks(facts).items():
+        yield Finding(
+            Severity.WARNING,
+            "clock",
+            (host,),
+            clock_is_off(ahead),
+            "times in logs and TensorBoard are wrong, newer files look older, and certificates may not be valid",
+            "set it, and keep it right: timedatectl set-ntp true",
+        )
+    for each in examination.reached:
+        yield from _proxies(each)
+        yield from _limits(each)
+    for host, addresses in public_addresses({name: each.addresses for name, each in facts.items()}).items():
+        yield Finding(
+            Severity.WARNING,
+            "public_address",
+            (host,),
+            f"it has the public address{'es' if len(addresses) > 1 else ''} {listed(addresses)}",
+            "TensorFlow's server listens on all addresses and asks nobody for a password: whoever reaches its port can "
+            "run anything there as you",
+            "let a firewall keep others off the workers' ports (`ports` keeps to a range of them)",
+            "ports",
+        )
+
+
+def _proxies(each: HostExamination) -> Iterator[Finding]:
+    surroundings = each.answers.surroundings
+    shown = redacted(surroundings.proxies) if surroundings else {}
+    proxies = {name: value for name, value in shown.items() if name.lower() not in NO_PROXY}
+    if proxies:
+        yield Finding(
+            Severity.NOTE,
+            "proxy",
+            (each.name,),
+            f"a proxy is set: {', '.join(f'{name}={value}' for name, value in sorted(proxies.items()))}",
+            "gRPC would send what the workers exchange to the proxy; a run keeps their addresses off it by "
+            "`no_grpc_proxy`, and lets all else use it",
+            "if your program opens connections of its own between hosts, add their addresses to `no_proxy` in `env`",
+            "env",
+        )
+
+
+def _limits(each: HostExamination) -> Iterator[Finding]:
+    surroundings = each.answers.surroundings
+    if surroundings is None:
+        return
+    if 0 <= surroundings.open_files < FEW_OPEN_FILES:
+        yield Finding(
+            Severity.WARNING,
+            "open_files",
+            (each.name,),
+            f"a program may open only {surroundings.open_files} files",
+            "connections to other workers and files of the input count, too",
+            "raise `nofile` in /etc/security/limits.conf there",
+        )
+    if surroundings.encoding.replace("-", "") != "utf8":
+        yield Finding(
+            Severity.WARNING,
+            "encoding",
+            (each.name,),
+            f"Python prints {surroundings.encoding} there, not UTF-8",
+            "a print of any other character ends the program with a UnicodeEncodeError",
+            'write `env: {PYTHONUTF8: "1"}`',
+            "env",
+        )

@@ -1,0 +1,132 @@
+"""What a worker finds on this machine: packages, GPUs, the network card, limits."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from importlib import metadata
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+TENSORFLOWS = (
+    *("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-aarch64", "tensorflow-cpu-aws"),
+    *("intel-tensorflow", "tf-nightly", "tf-nightly-cpu", "tf-nightly-gpu"),
+)
+"""What packages that hold the module `tensorflow` are called."""
+OTHERS = ("keras", "tf-keras", "numpy")
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy", "no_grpc_proxy")
+ASKED_OF_GPUS = ("index", "name", "memory.total", "memory.used", "driver_version")
+NVIDIA_SMI_SECONDS = 15
+SIOCGIFADDR = 0x8915
+
+
+def python() -> dict[str, str]:
+    """The Python that runs this."""
+    return {"version": ".".join(map(str, sys.version_info[:3])), "executable": sys.executable}
+
+
+def packages() -> dict[str, str]:
+    """Versions by name, from what is written down about installed packages: importing TensorFlow takes seconds."""
+    found = {name: version for name in OTHERS if (version := version_of(name))}
+    spec = PathFinder.find_spec("tensorflow")
+    if spec is not None and spec.origin is not None:  # None: a directory with nothing in it to import
+        found["tensorflow"] = next(filter(None, map(version_of, TENSORFLOWS)), "of unknown version")
+    return found
+
+
+def version_of(name: str) -> str | None:
+    """Of an installed package."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def surroundings() -> dict[str, Any]:
+    """What a worker inherits."""
+    return {
+        "proxies": {name: value for name, value in os.environ.items() if name.lower() in PROXIES and value},
+        "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        "encoding": sys.stdout.encoding.lower(),
+        "visible_gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
+
+
+def gpus() -> dict[str, Any]:
+    """What NVIDIA's driver knows; no devices and no complaint where there is none."""
+    nothing: dict[str, Any] = {"driver": "", "cuda": "", "devices": [], "complaint": ""}
+    if shutil.which("nvidia-smi") is None:
+        return nothing
+    command = ["nvidia-smi", f"--query-gpu={','.join(ASKED_OF_GPUS)}", "--format=csv,noheader,nounits"]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {**nothing, "complaint": str(error)}
+    rows = [[word.strip() for word in line.split(",")] for line in asked.stdout.splitlines()]
+    rows = [row for row in rows if len(row) == len(ASKED_OF_GPUS)]
+    if asked.returncode or not rows:
+        return {**nothing, "complaint": " ".join((asked.stdout + asked.stderr).split()) or "it lists no GPU"}
+    devices = [
+        {"index": int(index), "name": name, "memory": megabytes(total), "used": megabytes(used)}
+        for index, name, total, used, _ in rows
+    ]
+    return {"driver": rows[0][-1], "cuda": cuda_of_driver(), "devices": devices, "complaint": ""}
+
+
+def megabytes(text: str) -> int:
+    """Of a GPU's memory; 0 where it is not told, as with memory that it shares with the CPU."""
+    return int(text) if text.isdigit() else 0
+
+
+def cuda_of_driver() -> str:
+    """The newest CUDA that the driver can run."""
+    version = ctypes.c_int()
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return ""
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def network_card(address: str) -> dict[str, Any]:
+    """The card that has this address; speed in Mbit/s where it tells one."""
+    try:
+        own = {place[0] for *_, place in socket.getaddrinfo(address, None)}
+    except OSError:
+        own = set()  # a name that is not known here
+    name = next((name for _, name in socket.if_nameindex() if own.intersection(addresses_of(name))), "")
+    speed = number_in(f"/sys/class/net/{name}/speed") if name else 0
+    return {"name": name, "mtu": number_in(f"/sys/class/net/{name}/mtu") if name else 0, "speed": max(0, speed)}
+
+
+def number_in(path: str) -> int:
+    """The number that a file of /sys holds, 0 where it holds none."""
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def addresses_of(card: str) -> list[str]:
+    """Its first IPv4 address, and all that it has of IPv6."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            told = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", card.encode()))
+            found.append(socket.inet_ntoa(told[20:24]))
+        except OSError:
+            pass  # it has none
+    try:
+        lines = Path("/proc/net/if_inet6").read_text().splitlines()
+    except OSError:
+        return found
+    own = [line.split()[0] for line in lines if line.split()[-1] == card]
+    return [*found, *(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in own)]

@@ -1,0 +1,78 @@
+"""The output directory: is there room, may we write, and do other hosts see what is written?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SOME = bytes(1 << 16)
+"""What is written: more than a file system keeps without asking for a block."""
+
+
+class Output:
+    """A directory that a run would write to. What is made there for the trial is removed by `clean`."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+        self._missing: list[Path] = []
+        """Directories that were not there before."""
+        self._marker: Path | None = None
+
+    def room(self) -> dict[str, Any]:
+        """What can be said of it without touching anything."""
+        there = next(path for path in (self._root, *self._root.parents) if path.exists())
+        disk, entry = os.statvfs(there), there.stat()
+        return {
+            "root": str(self._root),
+            "free": disk.f_bavail * disk.f_frsize,
+            "total": disk.f_blocks * disk.f_frsize,
+            "there": str(there),
+            "owner": user_name(entry.st_uid),
+            "mode": f"{entry.st_mode & 0o7777:o}",
+            "user": user_name(os.geteuid()),
+        }
+
+    def tried(self, marker: str) -> str:
+        """Why nothing can be written there; empty if it can, and then the marker is there, which others may see."""
+        try:
+            self._missing = [path for path in (self._root, *self._root.parents) if not path.exists()]
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._marker = self._root / marker
+            with self._marker.open("xb") as file:
+                file.write(SOME)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            return f"{error.strerror} ({error.filename or self._root})"
+        return ""
+
+    def seen(self, markers: Iterable[str]) -> list[str]:
+        """Those that are there."""
+        return [marker for marker in markers if (self._root / marker).exists()]
+
+    def unmark(self) -> None:
+        """Remove the marker. Where hosts share a disk all do this first, so that the directories are empty then."""
+        if self._marker is not None:
+            with contextlib.suppress(OSError):
+                self._marker.unlink()
+
+    def clean(self) -> None:
+        """Leave all as it was."""
+        self.unmark()
+        for path in self._missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+def user_name(uid: int) -> str:
+    """Of a user, who need not be known here by name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,155 @@
+"""What a worker would run: is it there, and what does it hold? Found as Python finds it, without running any of it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import itertools
+import os
+import shutil
+import sys
+import sysconfig
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MOST_FILES = 1000
+"""Files whose content is compared."""
+MOST_ENTRIES = 10_000
+"""What is looked at below a package: a directory of a million images may bear the name of a module."""
+
+
+def program(argv: Sequence[str], by_python: bool) -> dict[str, Any]:
+    """Where the program is, why it cannot be run, and a digest of each file that makes it up.
+
+    Args:
+        argv: the worker's command line.
+        by_python: it begins with the Python that runs this.
+    """
+    if not by_python:
+        path = shutil.which(os.path.expanduser(argv[0]))  # noqa: PTH111 - as the agent does it
+        return {"path": path, "reason": "" if path else f"there is no program {argv[0]}", "files": {}}
+    kind, name = entry(argv[1:])
+    if kind == "script":
+        return _script(Path(name))
+    if kind == "module":
+        return _module(name)
+    return {"path": None, "reason": "", "files": {}}
+
+
+def entry(arguments: Sequence[str]) -> tuple[str, str]:
+    """What Python's arguments make it run: ("script", path), ("module", name) or ("", ""), as `-c` does."""
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-"):
+            return "script", word
+        if word.startswith("--"):
+            del words[: word == "--check-hash-based-pycs"]
+            continue
+        for at, letter in enumerate(word[1:], 2):
+            if letter in "mcWX":
+                value = word[at:] or (words.pop(0) if words else "")
+                if letter in "mc":
+                    return ("module", value) if letter == "m" else ("", "")
+                break
+    return "", ""
+
+
+def _script(path: Path) -> dict[str, Any]:
+    file = path / "__main__.py" if path.is_dir() else path
+    try:
+        file.read_bytes()
+    except OSError as error:
+        return {"path": None, "reason": f"{path}: {error.strerror}", "files": {}}
+    place = path.resolve() if path.is_dir() else path.resolve().parent
+    return {"path": str(file.absolute()), "reason": "", "files": contents([file.resolve()], places(place))}
+
+
+def _module(name: str) -> dict[str, Any]:
+    path = [str(Path.cwd()), *sys.path]
+    spec = None
+    for part in range(1, name.count(".") + 2):
+        spec = PathFinder.find_spec(".".join(name.split(".")[:part]), path)
+        if spec is None:
+            return {"path": None, "reason": f"No module named {name}", "files": {}}
+        path = list(spec.submodule_search_locations or ())
+    own = places(Path.cwd())
+    files = contents(list(located(name.partition(".")[0], own)), own)
+    return {"path": spec.origin if spec else None, "reason": "", "files": files}
+
+
+def places(first: Path) -> list[Path]:
+    """Where the user's own modules can be: not among those of Python, nor among installed packages."""
+    python = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+    others = [Path(entry).resolve() for entry in sys.path if entry]
+    own = [
+        path
+        for path in others
+        if path.is_dir() and not any(path == each or each in path.parents for each in python) and not installed(path)
+    ]
+    return list(dict.fromkeys([first.resolve(), *own]))
+
+
+def installed(path: Path) -> bool:
+    """Whether this is a directory of installed packages."""
+    return path.name in ("site-packages", "dist-packages")
+
+
+def contents(first: list[Path], own: list[Path]) -> dict[str, str]:
+    """A digest of each file, and of each file of the user's own that they import, and so on."""
+    waiting = list(first)
+    found: dict[str, str] = {}
+    while waiting and len(found) < MOST_FILES:
+        path = waiting.pop()
+        place = next((place for place in own if place in path.parents), path.parent)
+        name = str(path.relative_to(place))
+        if name in found:
+            continue
+        try:
+            data = path.read_bytes()
+        except OSError:
+            continue  # it went while we looked, or nobody may read it: Python will tell
+        found[name] = hashlib.sha256(data).hexdigest()[:16]
+        for module in imported(data):
+            waiting += located(module, own)
+    return found
+
+
+def imported(source: bytes) -> set[str]:
+    """The top-level modules that a source file imports, wherever in it."""
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return {name.partition(".")[0] for name in names}
+
+
+def located(module: str, own: list[Path]) -> Iterator[Path]:
+    """The files of a module of the user's own; of a package, all there are."""
+    for place in own:
+        if (place / f"{module}.py").is_file():
+            yield (place / f"{module}.py").resolve()
+            return
+        if (place / module).is_dir():
+            yield from python_files(place / module)
+            return
+
+
+def python_files(directory: Path) -> Iterator[Path]:
+    """Those below a directory, links not followed."""
+    waiting, left = [directory], MOST_ENTRIES
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:  # Python tells what it cannot read
+            for each in itertools.islice(entries, left):
+                left -= 1
+                if each.is_dir(follow_symlinks=False):
+                    waiting.append(Path(each.path))
+                elif each.name.endswith(".py") and each.is_file():
+                    yield Path(each.path).resolve()

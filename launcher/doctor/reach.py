@@ -1,0 +1,48 @@
+"""Every worker's port, from every other host, at every address that may be the right one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from launcher.cluster import Task
+from launcher.cluster_file import Host
+from launcher.doctor.examination import Dial
+from launcher.host_facts import HostFacts, candidates
+from launcher.reachability import LOOPBACK
+
+Ports = Mapping[str, Mapping[Task, int]]
+
+
+def possible_addresses(hosts: Iterable[Host], facts: Mapping[str, HostFacts]) -> dict[str, tuple[str, ...]]:
+    """Where each host that has answered may be dialled, the likeliest first."""
+    hosts = tuple(hosts)
+    if len(hosts) == 1:
+        return {host.name: (host.address or LOOPBACK,) for host in hosts if host.name in facts}
+    return {host.name: candidates(host, facts) for host in hosts if host.name in facts}
+
+
+def dials(hosts: Iterable[Host], addresses: Mapping[str, tuple[str, ...]], ports: Ports) -> list[Dial]:
+    """All that has to be tried. A host with several workers dials itself, too."""
+    hosts = [host for host in hosts if host.name in addresses]
+    return [
+        Dial(dialler.name, host.name, address, task, port)
+        for dialler in hosts
+        for host in hosts
+        if dialler.name != host.name or len(host.tasks) > 1
+        for address in addresses[host.name]
+        for task, port in ports.get(host.name, {}).items()
+    ]
+
+
+def failures(dialled: Mapping[Dial, str], host: str, address: str) -> dict[Dial, str]:
+    """Who did not reach which port of a host at an address, and why."""
+    return {dial: why for dial, why in dialled.items() if why and (dial.host, dial.address) == (host, address)}
+
+
+def chosen(dialled: Mapping[Dial, str], addresses: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """For each host the first address at which all others reach all ports; else the one that fails least."""
+    return {
+        host: min(possible, key=lambda address: len(failures(dialled, host, address)))
+        for host, possible in addresses.items()
+        if possible
+    }

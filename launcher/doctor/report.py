@@ -1,0 +1,210 @@
+"""What was found, for a person or a machine. Pure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from launcher.cluster_file.places import Places
+from launcher.doctor.examination import Examination, HostExamination
+from launcher.doctor.exchange import ring_seconds
+from launcher.doctor.findings import Finding, Severity
+from launcher.doctor.reach import failures
+from launcher.redaction import redacted
+from launcher.wording import duration, listed, rate, size
+
+COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+UNFOLDED = 10_000
+"""Columns, where the reader is no terminal."""
+SMALL_SKEW = 2.0
+"""Seconds; less may be the time that the answer took."""
+LONGEST_REASON = 24
+MOST_PLACES = 3
+
+
+def as_text(
+    examination: Examination,
+    findings: Sequence[Finding],
+    places: Places,
+    *,
+    verbose: bool = False,
+    width: int | None = None,
+    color: bool = False,
+) -> str:
+    """For a person: a line for each host, then the findings, the worst last.
+
+    Args:
+        examination: what was found out.
+        findings: what that means.
+        places: where in the cluster file things stand.
+        verbose: show who reaches whom, and how fast, though all is well.
+        width: columns to fold at; None: no folding.
+        color: whether headings are emphasised.
+    """
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width or UNFOLDED, force_terminal=color, no_color=not color, highlight=False, emoji=False
+    )
+    console.print(_hosts_table(examination))
+    if len(examination.hosts) > 1 and (verbose or any(examination.dialled.values())):
+        console.print()
+        console.print(_reach_table(examination))
+    if verbose and examination.speeds:
+        console.print()
+        console.print(_speed_table(examination))
+    for finding in findings:
+        console.print()
+        _print_finding(console, finding, places)
+    console.print()
+    console.print(Text(_summary(findings)))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _print_finding(console: Console, finding: Finding, places: Places) -> None:
+    heading = Text(f"{finding.severity.name.lower()}: ", style=COLOURS[finding.severity])
+    subject = "" if finding.names_hosts else f"{listed(finding.hosts)}: "
+    console.print(heading.append(f"{subject}{finding.what}", style="default"))
+    found = places.of(finding.hosts, finding.key) if finding.key else []
+    where = f" ({listed(found, MOST_PLACES)})" if found else ""
+    for name, text in (("Why it matters", finding.why), ("What to do", finding.remedy and f"{finding.remedy}{where}")):
+        if text:
+            console.print(Padding(Text(f"{name}: {text}"), (0, 0, 0, 2)))
+
+
+def _hosts_table(examination: Examination) -> Table:
+    table = _table("host", "address", "Python", "TensorFlow", "GPUs", "free disk", "clock")
+    for each in examination.hosts:
+        table.add_row(each.name, *(Text(word) for word in _row(each, examination.addresses.get(each.name, ""))))
+    return table
+
+
+def _row(each: HostExamination, address: str) -> tuple[str, ...]:
+    if each.facts is None:
+        return ("not reached",)
+    answers = each.answers
+    python = answers.python.version if answers.python else "?"
+    tensorflow = (answers.packages or {}).get("tensorflow", "none") if answers.packages is not None else "?"
+    free = size(answers.room.free) if answers.room else "?"
+    return address or "none", python, tensorflow, _gpus(each), free, _clock(each.facts.ahead)
+
+
+def _gpus(each: HostExamination) -> str:
+    gpus = each.answers.gpus
+    if gpus is None or gpus.complaint:
+        return "?"
+    names = [gpu.name for gpu in gpus.devices]
+    kinds = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+    return f"{listed(kinds)}, {size(max(gpu.memory for gpu in gpus.devices) * 2**20)}" if kinds else "none"
+
+
+def _clock(ahead: float) -> str:
+    return "right" if abs(ahead) < SMALL_SKEW else f"{duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
+
+
+def _reach_table(examination: Examination) -> Table:
+    """A row for each host that dials, a column for each that is dialled."""
+    names = [each.name for each in examination.reached if each.name in examination.addresses]
+    table = _table("from \\ to", *names)
+    failed = {name: failures(examination.dialled, name, examination.addresses[name]) for name in names}
+    dialled = {(dial.dialler, dial.host) for dial in examination.dialled}
+    for dialler in names:
+        words = []
+        for name in names:
+            reasons = [why for dial, why in failed[name].items() if dial.dialler == dialler]
+            words.append(reasons[0] if reasons else "ok" if (dialler, name) in dialled else "-")
+        table.add_row(dialler, *(Text(word[:LONGEST_REASON]) for word in words))
+    return table
+
+
+def _speed_table(examination: Examination) -> Table:
+    table = _table("from", "to", "speed", "round trip", "packets sent again")
+    for (sender, receiver), speed in examination.speeds.items():
+        words = (rate(speed.rate), duration(speed.round_trip), str(speed.retransmitted))
+        table.add_row(sender, receiver, *((speed.reason,) if speed.reason else words))
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(Text(heading), overflow="fold")
+    return table
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    counts = {severity: sum(each.severity is severity for each in findings) for severity in reversed(Severity)}
+    told = [f"{count} {name.name.lower()}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
+    if counts[Severity.ERROR]:
+        return f"{listed(told)}: mend the errors before you start a run."
+    return f"{listed(told)}: a run can start." if told else "All is well: a run can start."
+
+
+def as_record(examination: Examination, findings: Sequence[Finding], places: Places, exit_code: int) -> dict[str, Any]:
+    """For JSON: everything that was found out, and what it means. Secrets are redacted."""
+    workers = sum(task.type in ("chief", "worker") for host in examination.file.hosts for task in host.tasks)
+    names = [each.name for each in examination.hosts]
+    return {
+        "exit_code": exit_code,
+        "cluster": examination.file.name,
+        "hosts": [_host_record(each, examination) for each in examination.hosts],
+        "reach": [
+            {"from": dial.dialler, "to": dial.host, "address": dial.address, "port": dial.port, "reason": why}
+            | {"task": dial.task.slug}
+            for dial, why in examination.dialled.items()
+        ],
+        "network": [
+            {"from": sender, "to": receiver, **_speed_record(speed)}
+            for (sender, receiver), speed in examination.speeds.items()
+        ],
+        "estimate": {
+            "gradient_bytes": examination.gradients.size,
+            "source": examination.gradients.source,
+            "seconds_a_step": ring_seconds(examination.gradients, workers, names, examination.speeds),
+        },
+        "findings": [_finding_record(each, places) for each in findings],
+    }
+
+
+def _host_record(each: HostExamination, examination: Examination) -> dict[str, Any]:
+    answers = asdict(each.answers)
+    if each.answers.surroundings is not None:
+        answers["surroundings"]["proxies"] = redacted(each.answers.surroundings.proxies)
+    facts = each.facts
+    return {
+        "host": each.name,
+        "address": examination.addresses.get(each.name),
+        "reached": facts is not None,
+        "addresses": list(facts.addresses) if facts else [],
+        "cpus": facts.cpus if facts else None,
+        "clock_ahead": round(facts.ahead, 3) if facts else None,
+        "shares_disk_with": list(examination.shared.get(each.name, ())),
+        **answers,
+    }
+
+
+def _speed_record(speed: Any) -> dict[str, Any]:
+    return {
+        "bytes_a_second": round(speed.rate),
+        "round_trip": speed.round_trip,
+        "retransmitted": speed.retransmitted,
+        "reason": speed.reason,
+    }
+
+
+def _finding_record(finding: Finding, places: Places) -> dict[str, Any]:
+    return {
+        "severity": finding.severity.name.lower(),
+        "check": finding.check,
+        "hosts": list(finding.hosts),
+        "what": finding.what,
+        "why": finding.why,
+        "remedy": finding.remedy,
+        "places": places.of(finding.hosts, finding.key) if finding.key else [],
+    }

@@ -1,0 +1,225 @@
+"""Examining hosts: all at once, each as far as it goes. A host that fails ends nothing but its own part."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from launcher import events
+from launcher.access import access
+from launcher.cluster import Task
+from launcher.cluster_file import Host
+from launcher.doctor.answers import Answers
+from launcher.doctor.examination import Dial, HostExamination, Speed
+from launcher.doctor.patient import EXAMINER, Patient
+from launcher.doctor.probing import Probing, Question
+from launcher.host import BEATS_PER_LEASE, Inbox, receive
+from launcher.host_facts import VARIABLES, HostFacts
+from launcher.hosts import CONNECTING_AT_ONCE, DIAL_SECONDS, StopRequestedError
+from launcher.ssh_complaint import Complaint
+
+MEASURING_ENDS = 3.0
+"""Seconds after its own time in which a host has to say what a measurement gave."""
+
+
+class Visited:
+    """One host: what it was asked, what it has answered so far."""
+
+    def __init__(self, host: Host, patient: Patient) -> None:
+        self.host = host
+        self.patient = patient
+        self.complaint: Complaint | None = None
+        """Why nothing more will come."""
+        self.facts: HostFacts | None = None
+        self.ports: Mapping[Task, int] | None = None
+        self.no_ports = ""
+        self.dials: Sequence[Dial] = ()
+        self.dialled: Mapping[str, str] | None = None
+        self.probing: Probing | None = None
+        self.counting: bool | None = None
+        self.speed: Speed | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """It has told of itself, and whether it has ports."""
+        return self.facts is not None and (self.ports is not None or bool(self.no_ports))
+
+    @property
+    def answers(self) -> Answers:
+        """All that its probe has told."""
+        return self.probing.answers if self.probing else Answers()
+
+    @property
+    def talking(self) -> bool:
+        """Its probe may be asked for more."""
+        return self.complaint is None and self.probing is not None and self.probing.talking
+
+    def take(self, event: events.Event) -> None:
+        """Hear it."""
+        match event:
+            case events.HostReady(_, told):
+                self.facts = HostFacts.of(told, time.time())
+            case events.PortsReserved(_, ports):
+                self.ports = ports
+            case events.ReservationFailed(_, reason):
+                self.no_ports = reason
+            case events.Dialled(_, results):
+                self.dialled = results
+            case events.HostLost(_, reason, remedy):
+                self.complaint = self.complaint or Complaint(reason, remedy)
+            case events.Examined(_, "counting", told):
+                self.counting = not told["reason"]
+            case events.Examined(_, "measured", told):
+                self.speed = Speed(**{name: told[name] for name in told if name != "bytes"})
+            case events.Examined(_, kind, told, data) if self.probing is not None:
+                self.probing.take(kind, told, data)
+
+    def examination(self) -> HostExamination:
+        """All of it, as a value."""
+        found = HostExamination(self.host, self.complaint, self.facts, self.ports or {}, self.no_ports)
+        if self.probing is None:
+            return found
+        question = self.probing.question
+        return replace(
+            found,
+            plan=question.plan,
+            runs_python=question.runs_python,
+            refusal=self.probing.refusal,
+            answers=self.answers,
+            silence=self.probing.silence,
+        )
+
+
+class Visit:
+    """An agent on each host. Leaving the `with` block ends them, and whatever they still run."""
+
+    def __init__(self, hosts: Iterable[Host], inbox: Inbox, lease: float) -> None:
+        """Connect, and have ports held."""
+        self._inbox = inbox
+        self._lease = lease
+        self._next_beat = 0.0
+        self._word = os.urandom(8).hex()
+        gate = threading.Semaphore(CONNECTING_AT_ONCE)
+        self.hosts = {host.name: Visited(host, self._connected(host, gate)) for host in hosts}
+
+    def _connected(self, host: Host, gate: threading.Semaphore) -> Patient:
+        way = replace(access(host, self._lease), packages=EXAMINER)
+        patient = Patient(host.name, host.tasks, way, self._inbox, gate)
+        patient.hello(self._lease, VARIABLES)
+        first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
+        patient.reserve(host.tasks, first, last, f"{self._word} {host.name}")
+        return patient
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in self.hosts.values():
+            each.patient.begin_to_close()
+        for each in self.hosts.values():
+            each.patient.close()
+
+    def await_ready(self, seconds: float) -> None:
+        """Return once each host has told of itself or failed.
+
+        Raises:
+            StopRequestedError: a signal came, here and in all that follows.
+        """
+        self._await(lambda each: each.is_ready, seconds)
+        for each in self.hosts.values():
+            if not each.is_ready and each.complaint is None:
+                each.complaint = Complaint(f"no answer in {seconds:g} s (timeouts.start)")
+                each.patient.give_up(each.complaint.reason)
+
+    def dial_and_ask(self, dials: Iterable[Dial], questions: Mapping[str, Question], seconds: float) -> None:
+        """Let hosts try to reach each other, and tell what their workers would find."""
+        by_host: dict[str, list[Dial]] = {}
+        for dial in dials:
+            by_host.setdefault(dial.dialler, []).append(dial)
+        for name, question in questions.items():
+            each = self.hosts[name]
+            each.probing = Probing(each.patient, question)
+            each.dials = by_host.get(name, ())
+            each.patient.dial([self._target(number, dial) for number, dial in enumerate(each.dials)], DIAL_SECONDS)
+        self._await(
+            lambda each: not each.probing or (each.dialled is not None and (each.answers.all_told or not each.talking)),
+            seconds,
+        )
+        for probing in self._talking():
+            if not probing.answers.all_told:
+                probing.give_up(f"no answer in {seconds:g} s")
+
+    def _target(self, number: int, dial: Dial) -> dict[str, Any]:
+        word = f"{self._word} {dial.host}"
+        return {"id": str(number), "address": dial.address, "port": dial.port, "word": word}
+
+    @property
+    def dialled(self) -> dict[Dial, str]:
+        """Who reached what."""
+        return {
+            each.dials[int(number)]: why for each in self.hosts.values() for number, why in (each.dialled or {}).items()
+        }
+
+    def ask_more(self, done: Callable[[Answers], bool], seconds: float, **what: Any) -> None:
+        """Ask all probes that still talk one more thing."""
+        for probing in self._talking():
+            probing.ask_more(**what)
+        self._await(lambda each: done(each.answers) or not each.talking, seconds)
+        for probing in self._talking():
+            if not done(probing.answers):
+                probing.give_up(f"no answer in {seconds:g} s")
+
+    def dismiss(self, seconds: float) -> None:
+        """Return once no probe is left."""
+        for probing in self._talking():
+            probing.dismiss()
+        self._await(lambda each: not each.talking, seconds)
+
+    def _talking(self) -> list[Probing]:
+        return [each.probing for each in self.hosts.values() if each.talking and each.probing]
+
+    def count(self, names: Iterable[str], seconds: float) -> list[str]:
+        """Let the ports of these hosts be sent to; which of them do."""
+        wanted = set(names)
+        for name in wanted:
+            self.hosts[name].patient.count()
+        self._await(lambda each: each.counting is not None or each.host.name not in wanted, seconds)
+        return [name for name in wanted if self.hosts[name].counting]
+
+    def measure(self, targets: Mapping[str, tuple[str, int]], size: int, seconds: float) -> dict[str, Speed]:
+        """Let each of these hosts send to an address and port, all at the same time; how fast each was."""
+        for name, (address, port) in targets.items():
+            self.hosts[name].speed = None
+            self.hosts[name].patient.measure(address, port, size, seconds)
+        self._await(lambda each: each.speed is not None or each.host.name not in targets, seconds + MEASURING_ENDS)
+        return {name: self.hosts[name].speed or Speed(reason="no answer") for name in targets}
+
+    def _await(self, done: Callable[[Visited], bool], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not all(each.complaint or done(each) for each in self.hosts.values()):
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self._beat()
+            event = receive(self._inbox, min(left, self._lease / BEATS_PER_LEASE))
+            if isinstance(event, events.Interrupted):
+                raise StopRequestedError(event.signal)
+            if event is not None and not isinstance(event, events.GatheringEnded):
+                self.hosts[event.host].take(event)
+
+    def _beat(self) -> None:
+        """As `Hosts` does for a run."""
+        if time.monotonic() < self._next_beat:
+            return
+        self._next_beat = time.monotonic() + self._lease / BEATS_PER_LEASE
+        for each in self.hosts.values():
+            if each.patient.silence > self._lease:
+                each.patient.give_up(f"no sign of life for {self._lease:g} s (timeouts.lease)")
+            each.patient.beat()

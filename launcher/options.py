@@ -1,0 +1,61 @@
+"""Options that several commands have, and what they mean together."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from launcher.errors import UsageError
+
+if TYPE_CHECKING:
+    from launcher.request import Request
+
+cluster = click.option(
+    "-c", "--cluster", type=click.Path(path_type=Path), metavar="FILE", help="The cluster file (YAML)."
+)
+workers = click.option(
+    "-n", "--workers", type=click.IntRange(1, 1000), metavar="N", help="N workers on this machine, no file."
+)
+run_dir = click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=Path("runs"),
+    show_default=True,
+    help="Where the run's own directory is made.",
+)
+env = click.option(
+    "--env",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="For every worker; KEY alone passes on its value here. May be repeated.",
+)
+no_color = click.option("--no-color", is_flag=True, help="No colours (as does NO_COLOR in the environment).")
+command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND ...]")
+
+
+def request(env: tuple[str, ...], **given: Any) -> Request:
+    """The command line as one value.
+
+    Raises:
+        UsageError: options that exclude or miss each other.
+    """
+    from launcher.request import Request
+
+    if (given["cluster"] is None) == (given["workers"] is None):
+        raise UsageError(
+            "say what to start on: --cluster FILE, or --workers N for N workers on this machine (see launch --help)"
+            if given["cluster"] is None
+            else "--cluster and --workers exclude each other: the cluster file says how many workers there are"
+        )
+    return Request(env=dict(map(_assignment, env)), **given)
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or (not equals and key not in os.environ):
+        raise UsageError(f"--env {text}: write KEY=VALUE, or KEY alone for a variable that is set here")
+    return key, value if equals else os.environ[key]

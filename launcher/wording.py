@@ -1,0 +1,47 @@
+"""Numbers and lists as a person reads them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MOST_NAMES = 6
+_SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
+_RATES = ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
+_TIMES = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
+
+def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    """`a`, `a and b`, `a, b and c`, and not more than a line of them."""
+    if len(names) > most:
+        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def size(count: float) -> str:
+    """Bytes: `640 kB`."""
+    return _scaled(count, _SIZES)
+
+
+def rate(count: float) -> str:
+    """Bytes a second: `9.4 Gbit/s`."""
+    return _scaled(count * 8, _RATES)
+
+
+def _scaled(value: float, units: Sequence[str]) -> str:
+    for unit in units[:-1]:
+        if value < 999.5:
+            return f"{_digits(value)} {unit}"
+        value /= 1000
+    return f"{_digits(value)} {units[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """`0.13 ms`, `2 days`."""
+    length, unit = next((each for each in _TIMES if seconds > 0.99 * each[0]), _TIMES[-1])
+    number = _digits(seconds / length)
+    return f"{number} day" if (number, unit) == ("1", "days") else f"{number} {unit}"
+
+
+def _digits(value: float) -> str:
+    """Two of them, and no exponent."""
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0")
