@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from benchmark import Benchmark, Goal, Quantity, Subject, Tools
 from processes import started
-from tools import Tool
+from tools import PEERS, Tool
 from workers import meeting
 
 FIRST, LAST = "first worker started", "last worker started"
@@ -23,10 +25,11 @@ def measure_start(tool: Tool, count: int, directory: Path) -> dict[str, float]:
         return {FIRST: (min(arrived) - running.began) * 1000, LAST: (max(arrived) - running.began) * 1000}
 
 
-def subjects(count: int, tools: Tools, _shared: Path) -> list[Subject]:
+@contextmanager
+def subjects(count: int, tools: Tools, _shared: Path) -> Iterator[list[Subject]]:
     """Every launcher with `count` workers."""
     everyone = (tools.launch, *tools.variants, *tools.peers)
-    return [Subject(tool.name, partial(measure_start, tool, count)) for tool in everyone]
+    yield [Subject(tool.name, partial(measure_start, tool, count)) for tool in everyone]
 
 
 START = Benchmark(
@@ -35,6 +38,7 @@ START = Benchmark(
     runs=20,
     quantities=(Quantity(FIRST, "ms"), Quantity(LAST, "ms")),
     goals=(Goal("launch", FIRST, 100),),
+    wants=PEERS,
     subjects=partial(subjects, 2),
 )
 START_32 = Benchmark(
@@ -43,5 +47,6 @@ START_32 = Benchmark(
     runs=10,
     quantities=(Quantity(FIRST, "ms"), Quantity(LAST, "ms")),
     goals=(Goal("launch", LAST, 500),),
+    wants=PEERS,
     subjects=partial(subjects, 32),
 )
