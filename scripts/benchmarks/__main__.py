@@ -23,10 +23,15 @@ from flooding import FLOOD
 from killing import KILL_LAUNCHER, KILL_WORKER
 from located import Located
 from machine import Machine, this_machine
+from ssh_killing import SSH_CUT, SSH_KILL_LAUNCHER, SSH_KILL_WORKER
+from ssh_starting import SSH_START, SSH_START_32
 from starting import START, START_32
 from training_speed import TRAINING
 
-BENCHMARKS = {each.name: each for each in (START, START_32, KILL_WORKER, KILL_LAUNCHER, FLOOD, TRAINING)}
+LOCAL = (START, START_32, KILL_WORKER, KILL_LAUNCHER, FLOOD, TRAINING)
+OVER_SSH = (SSH_START, SSH_START_32, SSH_KILL_WORKER, SSH_CUT, SSH_KILL_LAUNCHER)
+BENCHMARKS = {each.name: (each,) for each in (*LOCAL, *OVER_SSH)} | {"ssh": OVER_SSH}
+"""What each name on the command line means."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -56,12 +61,13 @@ def bench(
 ) -> None:
     """Measure the launcher beside the others that are installed.
 
-    BENCHMARK is any of start, start32, kill-worker, kill-launcher, flood, training; all of them without one.
+    BENCHMARK is any of start, start32, kill-worker, kill-launcher, flood, training; ssh-start, ssh-start32,
+    ssh-kill-worker, ssh-cut, ssh-kill-launcher; ssh means all over ssh. Without one, all that this machine can run.
     """
     machine = this_machine()
     warn_if_busy(machine)
-    chosen = [BENCHMARKS[name] for name in names or BENCHMARKS]
-    chosen = [each for each in chosen if can_run(each, named=bool(names))]
+    meant = dict.fromkeys(benchmark for name in names or BENCHMARKS for benchmark in BENCHMARKS[name])
+    chosen = [each for each in meant if can_run(each, named=bool(names))]
     tools = Located(program, chosen, os.pathsep.join([*peers, os.environ.get("PATH", os.defpath)]))
     heading(machine, tools)
     collected: dict[str, Any] = {}

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from benchmark import Benchmark, Goal, Quantity, Subject, Tools
-from processes import started
+from processes import Running, started
 from tools import PEERS, Tool
-from workers import meeting
+from workers import Meeting, meeting
 
 FIRST, LAST = "first worker started", "last worker started"
 PATIENCE = 60.0
@@ -19,10 +19,15 @@ PATIENCE = 60.0
 def measure_start(tool: Tool, count: int, directory: Path) -> dict[str, float]:
     """Milliseconds from right before exec until the first and the last of `count` workers have reported."""
     with meeting(directory) as place, started(tool.argv(place.worker(), count, directory), directory) as running:
-        arrived = [each.at for each in place.await_reports("started", count, running, PATIENCE)]
-        place.release(count)
-        running.await_end(PATIENCE)
-        return {FIRST: (min(arrived) - running.began) * 1000, LAST: (max(arrived) - running.began) * 1000}
+        return starts(place, count, running)
+
+
+def starts(place: Meeting, count: int, running: Running) -> dict[str, float]:
+    """When the first and the last of `count` workers have reported; they are let go, and the launcher has ended."""
+    arrived = [each.at for each in place.await_reports("started", count, running, PATIENCE)]
+    place.release(count)
+    running.await_end(PATIENCE)
+    return {FIRST: (min(arrived) - running.began) * 1000, LAST: (max(arrived) - running.began) * 1000}
 
 
 @contextmanager
