@@ -15,6 +15,8 @@ from pathlib import Path
 from processes import Running
 
 LAST = "closed"
+LOOK = 0.2
+"""Seconds without a report between two looks whether any can still come."""
 LINE_LIMIT = 4096
 """Bytes; a FIFO takes a write of at most so many as a whole, so reports never mix."""
 
@@ -75,18 +77,21 @@ class Meeting:
         return self._seen_in / path.name
 
     def await_reports(self, word: str, count: int, running: Running, seconds: float) -> list[Report]:
-        """The next `count` reports, which must all say `word`.
+        """The next `count` reports that say `word`.
 
         Raises:
-            BenchError: they did not come within `seconds`.
+            BenchError: they did not come within `seconds`, or before the launcher ended.
         """
         deadline = time.monotonic() + seconds
         found: list[Report] = []
         while len(found) < count:
+            over = time.monotonic() > deadline or running.process.poll() is not None
             try:
-                report = self._arrived.get(timeout=max(0.0, deadline - time.monotonic()))
+                report = self._arrived.get(timeout=LOOK)
             except queue.Empty:
-                raise running.failed(f"{len(found)} of {count} workers {word} after {seconds:.0f} s") from None
+                if over:
+                    raise running.failed(f"{len(found)} of {count} workers {word}") from None
+                continue
             if report.word == word:
                 found.append(report)
         return found
