@@ -23,13 +23,15 @@ from flooding import FLOOD
 from killing import KILL_LAUNCHER, KILL_WORKER
 from located import Located
 from machine import Machine, this_machine
+from processes import BenchError
+from ssh_gathering import SSH_GATHER
 from ssh_killing import SSH_CUT, SSH_KILL_LAUNCHER, SSH_KILL_WORKER
 from ssh_starting import SSH_START, SSH_START_32
 from starting import START, START_32
 from training_speed import TRAINING
 
 LOCAL = (START, START_32, KILL_WORKER, KILL_LAUNCHER, FLOOD, TRAINING)
-OVER_SSH = (SSH_START, SSH_START_32, SSH_KILL_WORKER, SSH_CUT, SSH_KILL_LAUNCHER)
+OVER_SSH = (SSH_START, SSH_START_32, SSH_GATHER, SSH_KILL_WORKER, SSH_CUT, SSH_KILL_LAUNCHER)
 BENCHMARKS = {each.name: (each,) for each in (*LOCAL, *OVER_SSH)} | {"ssh": OVER_SSH}
 """What each name on the command line means."""
 
@@ -61,7 +63,7 @@ def bench(
 ) -> None:
     """Measure the launcher beside the others that are installed.
 
-    BENCHMARK is any of start, start32, kill-worker, kill-launcher, flood, training; ssh-start, ssh-start32,
+    BENCHMARK is any of start, start32, kill-worker, kill-launcher, flood, training; ssh-start, ssh-start32, ssh-gather,
     ssh-kill-worker, ssh-cut, ssh-kill-launcher; ssh means all over ssh. Without one, all that this machine can run.
     """
     machine = this_machine()
@@ -114,13 +116,17 @@ def heading(machine: Machine, tools: Located) -> None:
 
 
 def measured(benchmark: Benchmark, tools: Tools, runs: int, directory: Path) -> Results:
-    """Run one benchmark, each run in a fresh directory; all of them are gone afterwards."""
-    with (
-        TemporaryDirectory(dir=directory) as shared,
-        fresh_directories(directory) as fresh,
-        benchmark.subjects(tools, Path(shared)) as subjects,
-    ):
-        return run(subjects, runs, fresh, benchmark.name)
+    """Run one benchmark, each run in a fresh directory; all of them are gone afterwards.
+
+    Raises:
+        ClickException: it cannot even begin.
+    """
+    with TemporaryDirectory(dir=directory) as shared, fresh_directories(directory) as fresh:
+        try:
+            with benchmark.subjects(tools, Path(shared)) as subjects:
+                return run(subjects, runs, fresh, benchmark.name)
+        except BenchError as error:
+            raise click.ClickException(f"{benchmark.name}: {error}") from error
 
 
 @contextmanager
