@@ -6,7 +6,6 @@ import json
 import math
 import os
 import shlex
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -22,13 +21,19 @@ from benchmark import Benchmark, Results, Samples, Tools, run, table, tell
 from cleanup import guarded_directory
 from flooding import FLOOD
 from killing import KILL_LAUNCHER, KILL_WORKER
-from machine import ROOT, Machine, this_machine
+from located import Located
+from machine import Machine, this_machine
+from processes import BenchError
+from ssh_gathering import SSH_GATHER
+from ssh_killing import SSH_CUT, SSH_KILL_LAUNCHER, SSH_KILL_WORKER
+from ssh_starting import SSH_START, SSH_START_32
 from starting import START, START_32
-from tools import PEERS, found, launch, version
 from training_speed import TRAINING
 
-BENCHMARKS = {each.name: each for each in (START, START_32, KILL_WORKER, KILL_LAUNCHER, FLOOD, TRAINING)}
-CHECKOUT = ROOT / "scripts" / "launch"
+LOCAL = (START, START_32, KILL_WORKER, KILL_LAUNCHER, FLOOD, TRAINING)
+OVER_SSH = (SSH_START, SSH_START_32, SSH_GATHER, SSH_KILL_WORKER, SSH_CUT, SSH_KILL_LAUNCHER)
+BENCHMARKS = {each.name: (each,) for each in (*LOCAL, *OVER_SSH)} | {"ssh": OVER_SSH}
+"""What each name on the command line means."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -58,17 +63,19 @@ def bench(
 ) -> None:
     """Measure the launcher beside the others that are installed.
 
-    BENCHMARK is any of start, start32, kill-worker, kill-launcher, flood, training; all of them without one.
+    BENCHMARK is any of start, start32, kill-worker, kill-launcher, flood, training; ssh-start, ssh-start32, ssh-gather,
+    ssh-kill-worker, ssh-cut, ssh-kill-launcher; ssh means all over ssh. Without one, all that this machine can run.
     """
     machine = this_machine()
     warn_if_busy(machine)
-    chosen = [BENCHMARKS[name] for name in names or BENCHMARKS]
-    tools = tools_of(program, os.pathsep.join([*peers, os.environ.get("PATH", os.defpath)]))
+    meant = dict.fromkeys(benchmark for name in names or BENCHMARKS for benchmark in BENCHMARKS[name])
+    chosen = [each for each in meant if can_run(each, named=bool(names))]
+    tools = Located(program, chosen, os.pathsep.join([*peers, os.environ.get("PATH", os.defpath)]))
     heading(machine, tools)
     collected: dict[str, Any] = {}
     with guarded_directory() as directory:
         for benchmark in chosen:
-            results = measured(benchmark, tools, runs or benchmark.runs, directory)
+            results = measured(benchmark, tools.of(benchmark), runs or benchmark.runs, directory)
             print(f"\n### {benchmark.name}: {benchmark.title}\n\n{table(benchmark, results)}", flush=True)
             collected[benchmark.name] = {name: finite(samples) for name, samples in results.items()}
             if json_file is not None:
@@ -84,41 +91,42 @@ def warn_if_busy(machine: Machine) -> None:
         tell(f"warning: load average {machine.load:.2f} on {machine.cores} cores: the numbers will be too high")
 
 
-def tools_of(program: str, path: str) -> Tools:
-    """What is measured here.
+def can_run(benchmark: Benchmark, *, named: bool) -> bool:
+    """Whether this machine has what the benchmark cannot do without.
 
     Raises:
-        UsageError: the launcher is not where it should be.
+        UsageError: it has not, and the benchmark was asked for by name.
     """
-    own = shutil.which(program)
-    if own is None:
-        raise click.UsageError(f"{program} is not a program; name the launcher with --launch PROGRAM")
-    located = {peer: found(peer, path) for peer in PEERS}
-    # Starting the checkout's script sets up its virtual environment: only where this already runs in it.
-    variants = (launch(str(CHECKOUT), "scripts/launch"),) if Path(sys.prefix) == ROOT / ".venv" else ()
-    return Tools(
-        launch=launch(own),
-        variants=variants,
-        peers=tuple(peer for peer in located.values() if peer is not None),
-        missing=tuple(peer for peer, there in located.items() if there is None),
-    )
+    obstacle = benchmark.obstacle()
+    if obstacle is not None and named:
+        raise click.UsageError(f"{benchmark.name}: {obstacle}")
+    if obstacle is not None:
+        tell(f"{benchmark.name} is left out: {obstacle}")
+    return obstacle is None
 
 
-def heading(machine: Machine, tools: Tools) -> None:
+def heading(machine: Machine, tools: Located) -> None:
     """Where, what, and how."""
     print(f"`{shlex.join(['scripts/bench', *sys.argv[1:]])}`")
     print(f"\n{machine.text()}" + ("" if machine.quiet else " (**busy: numbers too high**)"))
-    versions = [f"{tool.name} {version(tool)}" for tool in (tools.launch, *tools.peers)]
-    print(f"\n{', '.join(versions)}")
-    for tool in tools.missing:
-        print(f"\n{tool.name} is not installed: `{tool.get}`, then `--peers` with its directory if it is not on PATH.")
+    print("\n" + ", ".join(f"{name} {version}" for name, version in tools.versions.items()))
+    for line in tools.missing:
+        print(f"\n{line}, then `--peers` with its directory if it is not on PATH.")
     sys.stdout.flush()
 
 
 def measured(benchmark: Benchmark, tools: Tools, runs: int, directory: Path) -> Results:
-    """Run one benchmark, each run in a fresh directory; all of them are gone afterwards."""
+    """Run one benchmark, each run in a fresh directory; all of them are gone afterwards.
+
+    Raises:
+        ClickException: it cannot even begin.
+    """
     with TemporaryDirectory(dir=directory) as shared, fresh_directories(directory) as fresh:
-        return run(benchmark.subjects(tools, Path(shared)), runs, fresh, benchmark.name)
+        try:
+            with benchmark.subjects(tools, Path(shared)) as subjects:
+                return run(subjects, runs, fresh, benchmark.name)
+        except BenchError as error:
+            raise click.ClickException(f"{benchmark.name}: {error}") from error
 
 
 @contextmanager
@@ -142,10 +150,9 @@ def finite(samples: Samples) -> dict[str, Any]:
     return {"runs": values, "failure": samples.failure}
 
 
-def as_record(machine: Machine, tools: Tools, collected: dict[str, Any]) -> dict[str, Any]:
+def as_record(machine: Machine, tools: Located, collected: dict[str, Any]) -> dict[str, Any]:
     """All of it, for JSON."""
-    versions = {tool.name: version(tool) for tool in (tools.launch, *tools.peers)}
-    return {"command": sys.argv[1:], "machine": asdict(machine), "versions": versions, "benchmarks": collected}
+    return {"command": sys.argv[1:], "machine": asdict(machine), "versions": tools.versions, "benchmarks": collected}
 
 
 def end_by_signal(number: int, _frame: FrameType | None) -> NoReturn:

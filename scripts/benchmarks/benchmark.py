@@ -6,11 +6,12 @@ import math
 import statistics
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from processes import BenchError
-from tools import Tool
+from tools import Program, Tool
 
 Measure = Callable[[Path], Mapping[str, float]]
 """One run in a fresh directory: a number for each quantity."""
@@ -45,12 +46,20 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The launchers of this machine: ours, further ways to start ours, and the peers that are installed."""
+    """What a benchmark has on this machine: our launcher, further ways to start it, and what it wants of others."""
 
     launch: Tool
     variants: tuple[Tool, ...]
-    peers: tuple[Tool, ...]
-    missing: tuple[Tool, ...]
+    installed: tuple[Program, ...]
+
+    @property
+    def peers(self) -> tuple[Tool, ...]:
+        """The other launchers."""
+        return tuple(each for each in self.installed if isinstance(each, Tool))
+
+    def program(self, name: str) -> str | None:
+        """The path of a program, if it is installed."""
+        return next((each.program for each in self.installed if each.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +71,12 @@ class Benchmark:
     runs: int
     quantities: tuple[Quantity, ...]
     goals: tuple[Goal, ...]
-    subjects: Callable[[Tools, Path], list[Subject]]
-    """Told a directory that all runs share."""
+    wants: tuple[Program, ...]
+    """Programs of others; it goes without those that are missing."""
+    subjects: Callable[[Tools, Path], AbstractContextManager[list[Subject]]]
+    """Told a directory that all runs share. What the subjects need is there in the `with` block."""
+    obstacle: Callable[[], str | None] = lambda: None
+    """Why it cannot run on this machine, and what helps; None where it can."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from typing import IO
 
 from benchmark import Benchmark, Goal, Quantity, Subject, Tools
 from processes import Running, name_of, peak_memory, started
-from tools import Tool
+from tools import PEERS, Tool
 from workers import meeting
 
 WORKERS = 2
@@ -178,11 +178,12 @@ def look(peaks: dict[int, float], over: threading.Event) -> None:
             peaks[pid] = max(peaks[pid], peak_memory(pid))
 
 
-def subjects(tools: Tools, shared: Path) -> list[Subject]:
+@contextmanager
+def subjects(tools: Tools, shared: Path) -> Iterator[list[Subject]]:
     """Every launcher into a file and into a pipe; the slow console for ours and the peer that comes nearest."""
     lines = write_lines(shared / "lines")
     consoles = {"to a file": into_file, "to a pipe": into_pipe, "to a slow console": into_slow_reader}
-    return [
+    yield [
         Subject(f"{tool.name} {name}", partial(console, tool, lines), tool.flood_runs_at_most)
         for name, console in consoles.items()
         for tool in (tools.launch, *tools.peers)
@@ -212,5 +213,6 @@ FLOOD = Benchmark(
         *(Goal(subject, MEMORY, 100) for subject in (FILE, PIPE, SLOW)),
         *(Goal(subject, MEMORY_SUM, 100) for subject in (FILE, PIPE, SLOW)),
     ),
+    wants=PEERS,
     subjects=subjects,
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from benchmark import Benchmark, Goal, Quantity, Subject, Tools
 from processes import Running, kill, started, watched
-from tools import Tool
+from tools import PEERS, Tool
 from workers import Report, meeting
 
 WORKERS = 2
@@ -61,12 +62,14 @@ def named(name: str) -> Victim:
     return lambda running, _reports: running.pid_of(name)
 
 
-def kill_worker_subjects(tools: Tools, _shared: Path) -> list[Subject]:
+@contextmanager
+def kill_worker_subjects(tools: Tools, _shared: Path) -> Iterator[list[Subject]]:
     """Every launcher."""
-    return [Subject(tool.name, partial(measure_kill_of_worker, tool)) for tool in (tools.launch, *tools.peers)]
+    yield [Subject(tool.name, partial(measure_kill_of_worker, tool)) for tool in (tools.launch, *tools.peers)]
 
 
-def kill_launcher_subjects(tools: Tools, _shared: Path) -> list[Subject]:
+@contextmanager
+def kill_launcher_subjects(tools: Tools, _shared: Path) -> Iterator[list[Subject]]:
     """Every launcher; of ours also the agent and the guard beside it."""
     victims = {
         "launch": launcher,
@@ -76,7 +79,7 @@ def kill_launcher_subjects(tools: Tools, _shared: Path) -> list[Subject]:
     own = [
         Subject(name, partial(measure_kill, tools.launch, victim, ORPHAN_PATIENCE)) for name, victim in victims.items()
     ]
-    return own + [Subject(peer.name, partial(measure_kill, peer, launcher, ORPHAN_PATIENCE)) for peer in tools.peers]
+    yield own + [Subject(peer.name, partial(measure_kill, peer, launcher, ORPHAN_PATIENCE)) for peer in tools.peers]
 
 
 KILL_WORKER = Benchmark(
@@ -85,6 +88,7 @@ KILL_WORKER = Benchmark(
     runs=10,
     quantities=(Quantity(OVER, "ms"),),
     goals=(Goal("launch", OVER, 150),),
+    wants=PEERS,
     subjects=kill_worker_subjects,
 )
 KILL_LAUNCHER = Benchmark(
@@ -95,5 +99,6 @@ KILL_LAUNCHER = Benchmark(
     goals=tuple(
         Goal(name, NO_WORKER, 500) for name in ("launch", "launch, its agent killed", "launch, its guard killed")
     ),
+    wants=PEERS,
     subjects=kill_launcher_subjects,
 )

@@ -63,11 +63,12 @@ class Running:
         Raises:
             BenchError: it has not ended after `seconds`.
         """
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired as error:
-            raise self.failed(f"not done after {seconds:.0f} s") from error
-        return time.monotonic() - self.began
+        with watched([self.process.pid]) as watch:
+            ended = watch.await_ends(watch.handles, seconds)
+        if ended == float("inf"):
+            raise self.failed(f"not done after {seconds:.0f} s")
+        self.process.wait()
+        return ended - self.began
 
     def failed(self, what: str) -> BenchError:
         """What happened, with the program's last words."""
@@ -150,19 +151,22 @@ class Watch:
 
     def await_ends(self, pids: Iterable[int], patience: float) -> float:
         """The moment (`time.monotonic()`) at which the last of `pids` ended; infinity after `patience` seconds."""
+        return max(self.ends(pids, patience).values(), default=time.monotonic())
+
+    def ends(self, pids: Iterable[int], patience: float) -> dict[int, float]:
+        """The moment at which each of `pids` ended; infinity for those that live after `patience` seconds."""
         poller = select.poll()
-        left = {self.handles[pid] for pid in pids if pid in self.handles}
+        left = {self.handles[pid]: pid for pid in pids if pid in self.handles}
         for handle in left:
             poller.register(handle, select.POLLIN)
         deadline = time.monotonic() + patience
-        while left:
-            ended = poller.poll(max(0.0, deadline - time.monotonic()) * 1000)
-            if not ended:
-                return float("inf")
+        found = dict.fromkeys(left.values(), float("inf"))
+        while left and (ended := poller.poll(max(0.0, deadline - time.monotonic()) * 1000)):
+            now = time.monotonic()
             for handle, _ in ended:
                 poller.unregister(handle)
-                left.discard(handle)
-        return time.monotonic()
+                found[left.pop(handle)] = now
+        return found
 
 
 def environ_of(pid: int) -> bytes:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from benchmark import Benchmark, Goal, Quantity, Subject, Tools
-from processes import started
-from tools import Tool
-from workers import meeting
+from processes import Running, started
+from tools import PEERS, Tool
+from workers import Meeting, meeting
 
 FIRST, LAST = "first worker started", "last worker started"
 PATIENCE = 60.0
@@ -17,16 +19,22 @@ PATIENCE = 60.0
 def measure_start(tool: Tool, count: int, directory: Path) -> dict[str, float]:
     """Milliseconds from right before exec until the first and the last of `count` workers have reported."""
     with meeting(directory) as place, started(tool.argv(place.worker(), count, directory), directory) as running:
-        arrived = [each.at for each in place.await_reports("started", count, running, PATIENCE)]
-        place.release(count)
-        running.await_end(PATIENCE)
-        return {FIRST: (min(arrived) - running.began) * 1000, LAST: (max(arrived) - running.began) * 1000}
+        return starts(place, count, running)
 
 
-def subjects(count: int, tools: Tools, _shared: Path) -> list[Subject]:
+def starts(place: Meeting, count: int, running: Running) -> dict[str, float]:
+    """When the first and the last of `count` workers have reported; they are let go, and the launcher has ended."""
+    arrived = [each.at for each in place.await_reports("started", count, running, PATIENCE)]
+    place.release(count)
+    running.await_end(PATIENCE)
+    return {FIRST: (min(arrived) - running.began) * 1000, LAST: (max(arrived) - running.began) * 1000}
+
+
+@contextmanager
+def subjects(count: int, tools: Tools, _shared: Path) -> Iterator[list[Subject]]:
     """Every launcher with `count` workers."""
     everyone = (tools.launch, *tools.variants, *tools.peers)
-    return [Subject(tool.name, partial(measure_start, tool, count)) for tool in everyone]
+    yield [Subject(tool.name, partial(measure_start, tool, count)) for tool in everyone]
 
 
 START = Benchmark(
@@ -35,6 +43,7 @@ START = Benchmark(
     runs=20,
     quantities=(Quantity(FIRST, "ms"), Quantity(LAST, "ms")),
     goals=(Goal("launch", FIRST, 100),),
+    wants=PEERS,
     subjects=partial(subjects, 2),
 )
 START_32 = Benchmark(
@@ -43,5 +52,6 @@ START_32 = Benchmark(
     runs=10,
     quantities=(Quantity(FIRST, "ms"), Quantity(LAST, "ms")),
     goals=(Goal("launch", LAST, 500),),
+    wants=PEERS,
     subjects=partial(subjects, 32),
 )

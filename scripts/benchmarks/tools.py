@@ -6,25 +6,37 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 VERSION = re.compile(r"\d+(\.\d+)+\S*|\b20\d{6}\b")
 VERSION_PATIENCE = 60.0
+ASKED_BRIEFLY = {"OpenSSH", "pdsh"}
+"""They know `-V` only."""
 
 Arguments = Callable[[Path, int, Path], list[str]]
 """(worker, count, fresh directory) -> what stands behind the program's name to run `count` workers, lines tagged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
-    """A launcher as it is found on this machine."""
+class Program:
+    """A program that a benchmark wants, by its name or as it is found on this machine."""
 
     name: str
     program: str
-    arguments: Arguments
     get: str
     """The command that installs it."""
+
+
+Wanted = TypeVar("Wanted", bound=Program)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool(Program):
+    """A launcher."""
+
+    arguments: Arguments
     tag: re.Pattern[bytes]
     """What it puts in front of a worker's line; the group tells the workers apart."""
     flood_runs_at_most: int | None = None
@@ -41,7 +53,7 @@ def launch(program: str, name: str = "launch") -> Tool:
     def arguments(worker: Path, count: int, directory: Path) -> list[str]:
         return ["--workers", str(count), "--run-dir", str(directory / "runs"), "--", str(worker)]
 
-    return Tool(name, program, arguments, "scripts/launch", re.compile(rb"\[worker (\d+)\] +"))
+    return Tool(name, program, "scripts/launch", arguments, re.compile(rb"\[worker (\d+)\] +"))
 
 
 def honcho_arguments(worker: Path, count: int, directory: Path) -> list[str]:
@@ -69,28 +81,26 @@ def parallel_arguments(worker: Path, count: int, _directory: Path) -> list[str]:
 
 
 PEERS = (
-    Tool("GNU parallel", "parallel", parallel_arguments, "apt-get install parallel", re.compile(rb"(\d+)\t")),
-    Tool("mpirun", "mpirun", mpirun_arguments, "apt-get install openmpi-bin", re.compile(rb"\[1,(\d+)\]<stdout>: ?")),
-    Tool("honcho", "honcho", honcho_arguments, "pip install honcho", re.compile(rb"[\d:]+ worker(\d+)\.1 +\| "), 1),
-    Tool("torchrun", "torchrun", torchrun_arguments, "pip install torch", re.compile(rb"\[default(\d+)\]:")),
+    Tool("GNU parallel", "parallel", "apt-get install parallel", parallel_arguments, re.compile(rb"(\d+)\t")),
+    Tool("mpirun", "mpirun", "apt-get install openmpi-bin", mpirun_arguments, re.compile(rb"\[1,(\d+)\]<stdout>: ?")),
+    Tool("honcho", "honcho", "pip install honcho", honcho_arguments, re.compile(rb"[\d:]+ worker(\d+)\.1 +\| "), 1),
+    Tool("torchrun", "torchrun", "pip install torch", torchrun_arguments, re.compile(rb"\[default(\d+)\]:")),
 )
 
 
-def found(tool: Tool, path: str) -> Tool | None:
-    """The tool with its whole path, looked up in the directories of `path`; None where it is not installed."""
-    program = shutil.which(tool.program, path=path)
-    if program is None:
-        return None
-    return Tool(tool.name, program, tool.arguments, tool.get, tool.tag, tool.flood_runs_at_most)
+def found(wanted: Wanted, path: str) -> Wanted | None:
+    """The program with its whole path, looked up in the directories of `path`; None where it is not installed."""
+    program = shutil.which(wanted.program, path=path)
+    return replace(wanted, program=program) if program else None
 
 
-def version(tool: Tool) -> str:
-    """What the tool says of its own version; `torchrun` does not say, its Python does."""
-    argv = [tool.program, "--version"]
+def version(tool: Program) -> str:
+    """What the program says of its own version; `torchrun` does not say, its Python does."""
+    argv = [tool.program, "-V" if tool.name in ASKED_BRIEFLY else "--version"]
     if tool.name == "torchrun":
         with Path(tool.program).open() as script:
             python = script.readline().removeprefix("#!").strip()
         argv = [python, "-c", "import importlib.metadata; print(importlib.metadata.version('torch'))"]
-    said = subprocess.run(argv, capture_output=True, text=True, timeout=VERSION_PATIENCE, check=False).stdout
-    number = VERSION.search(said)
+    said = subprocess.run(argv, capture_output=True, text=True, timeout=VERSION_PATIENCE, check=False)
+    number = VERSION.search(said.stdout + said.stderr)
     return number[0] if number else "unknown version"

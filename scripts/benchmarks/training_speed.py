@@ -7,7 +7,8 @@ import re
 import statistics
 import subprocess
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,9 +89,10 @@ def hand_environment(planned: dict[str, str], output: Path) -> dict[str, str]:
     return {**kept, "LAUNCH_OUTPUT_DIR": str(output)}
 
 
-def subjects(tools: Tools, _shared: Path) -> list[Subject]:
+@contextmanager
+def subjects(tools: Tools, _shared: Path) -> Iterator[list[Subject]]:
     """Under the launcher, and without it."""
-    return [
+    yield [
         Subject("launch", partial(under_launch, tools.launch)),
         Subject(HAND, partial(by_hand, tools.launch)),
     ]
@@ -102,5 +104,6 @@ TRAINING = Benchmark(
     runs=7,
     quantities=(Quantity(WALL, "s"), Quantity(STEP, "ms")),
     goals=(Goal("launch", WALL, 1.02, HAND), Goal("launch", STEP, 1.02, HAND)),
+    wants=(),
     subjects=subjects,
 )

@@ -15,6 +15,8 @@ from pathlib import Path
 from processes import Running
 
 LAST = "closed"
+LOOK = 0.2
+"""Seconds without a report between two looks whether any can still come."""
 LINE_LIMIT = 4096
 """Bytes; a FIFO takes a write of at most so many as a whole, so reports never mix."""
 
@@ -34,12 +36,15 @@ class Meeting:
     Should this process die, both lose their other end, and every worker ends by itself.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, seen_in: Path | None = None) -> None:
+        """`seen_in`: the directory as the workers know it, where that is not its name here."""
         self.directory = directory
+        self._seen_in = seen_in or directory
         self._reports_path = directory / "reports"
         self._release_path = directory / "release"
         for path in (self._reports_path, self._release_path):
             os.mkfifo(path)
+            path.chmod(0o666)  # workers on hosts are another user's
         # O_RDWR: no worker waits at opening its end, and none sees an end of file.
         self._reports_fd = os.open(self._reports_path, os.O_RDWR | os.O_CLOEXEC)
         self._release_fd = os.open(self._release_path, os.O_RDWR | os.O_CLOEXEC)
@@ -59,7 +64,8 @@ class Meeting:
 
     def worker(self, work: str = "", *, waits: bool = True) -> Path:
         """A program of /bin/sh: its first instruction reports `started`; then it works, or waits to be let go."""
-        reports, release = (shlex.quote(str(path)) for path in (self._reports_path, self._release_path))
+        fifos = (self._reports_path, self._release_path)
+        reports, release = (shlex.quote(str(self._seen_in / path.name)) for path in fifos)
         lines = ["#!/bin/sh", f"echo started $$ >{reports}"]
         if work:
             lines += [work, f"echo finished $$ >{reports}"]
@@ -67,22 +73,25 @@ class Meeting:
             lines.append(f"read -r _ <{release}")
         path = self.directory / "worker"
         path.write_text("\n".join(lines) + "\n")
-        path.chmod(0o700)
-        return path
+        path.chmod(0o755)
+        return self._seen_in / path.name
 
     def await_reports(self, word: str, count: int, running: Running, seconds: float) -> list[Report]:
-        """The next `count` reports, which must all say `word`.
+        """The next `count` reports that say `word`.
 
         Raises:
-            BenchError: they did not come within `seconds`.
+            BenchError: they did not come within `seconds`, or before the launcher ended.
         """
         deadline = time.monotonic() + seconds
         found: list[Report] = []
         while len(found) < count:
+            over = time.monotonic() > deadline or running.process.poll() is not None
             try:
-                report = self._arrived.get(timeout=max(0.0, deadline - time.monotonic()))
+                report = self._arrived.get(timeout=LOOK)
             except queue.Empty:
-                raise running.failed(f"{len(found)} of {count} workers {word} after {seconds:.0f} s") from None
+                if over:
+                    raise running.failed(f"{len(found)} of {count} workers {word}") from None
+                continue
             if report.word == word:
                 found.append(report)
         return found
@@ -100,9 +109,9 @@ class Meeting:
 
 
 @contextmanager
-def meeting(directory: Path) -> Iterator[Meeting]:
+def meeting(directory: Path, seen_in: Path | None = None) -> Iterator[Meeting]:
     """A meeting of one run, in a fresh directory."""
-    place = Meeting(directory)
+    place = Meeting(directory, seen_in)
     try:
         yield place
     finally:

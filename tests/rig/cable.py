@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from rig.lab import ENVIRONMENT, Lab, RigError, checked, namespaces_of
@@ -24,6 +25,16 @@ def address_6(number: int) -> str:
     return f"{NETWORK_6}:{number + 10 if number else 1}"
 
 
+def addresses(number: int) -> list[str]:
+    """Those that it has."""
+    return [address(number), address_6(number)] if HAS_IPV6 else [address(number)]
+
+
+def mac(number: int) -> str:
+    """Of the host's network card."""
+    return f"02:77:00:00:00:{number:02x}"
+
+
 def set_up_switch(lab: Lab) -> None:
     """Make the switch, with the login machine on it."""
     lab.set_up_network(
@@ -37,8 +48,10 @@ def set_up_switch(lab: Lab) -> None:
 class Cable:
     """Its end on the host is `eth0`; the other one bears the host's name."""
 
-    def __init__(self, lab: Lab, number: int, name: str) -> None:
+    def __init__(self, lab: Lab, number: int, name: str, neighbours: Iterable[int] = ()) -> None:
+        """`neighbours`: hosts whose network cards this one need not ask for."""
         self._lab, self._number, self._end = lab, number, name
+        self._neighbours = [each for each in neighbours if each != number]
         self._port = self._end
         """The switch's port: the end of the cable, or of the piece that a slow cable has in between."""
         self._is_cut = False
@@ -47,14 +60,15 @@ class Cable:
     def lay(self, pid: int) -> None:
         """Connect the host whose first process this is."""
         self._in_host = namespaces_of(pid, "net")
-        mac = f"02:77:00:00:00:{self._number:02x}"
         self._lab.set_up_network(
-            f"link add {self._end} type veth peer name eth0 address {mac} netns {pid}",
+            f"link add {self._end} type veth peer name eth0 address {mac(self._number)} netns {pid}",
             f"link set {self._end} master {SWITCH} up",
         )
         lines = [f"address add {address(self._number)}/24 dev eth0", "link set eth0 up"]
         if HAS_IPV6:
             lines.insert(1, f"address add {address_6(self._number)}/64 dev eth0 nodad")
+        known = [(each, mac(number)) for number in self._neighbours for each in addresses(number)]
+        lines += [f"neighbour add {each} lladdr {card} dev eth0 nud permanent" for each, card in known]
         checked([*self._in_host, "ip", "-batch", "-"], "\n".join(lines) + "\n")
 
     def remove(self) -> None:

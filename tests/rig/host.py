@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -64,7 +64,8 @@ class LoginMachine:
 class Host:
     """What one method breaks another one mends, and `clear` mends all. A context manager restores what it changes."""
 
-    def __init__(self, lab: Lab, number: int, client: SshClient, disk: str) -> None:
+    def __init__(self, lab: Lab, number: int, client: SshClient, disk: str, neighbours: Iterable[int] = ()) -> None:
+        """`neighbours`: see `Cable`."""
         self.name = f"host{number}"
         self.addresses = (address(number), address_6(number))
         """IPv4 and IPv6."""
@@ -73,7 +74,7 @@ class Host:
         self._lab, self._client, self._disk = lab, client, disk
         self._login = LoginMachine(lab.on_login_machine)
         self._sshd = Sshd(self.directory)
-        self._cable = Cable(lab, number, self.name)
+        self._cable = Cable(lab, number, self.name, neighbours)
         self._process: subprocess.Popen[str] | None = None
         self._pid = 0
         self._mend: dict[str, Callable[[], None]] = {}

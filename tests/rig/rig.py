@@ -13,6 +13,9 @@ from rig.lab import Lab, RigError
 from rig.ssh_client import SshClient
 
 MOST_HOSTS = 240
+MOST_STRANGERS = 16
+"""Hosts up to which each asks for the others' network cards. The kernel keeps 1024 answers, for all hosts of a machine
+together. With more hosts each is told at once, and that does not count."""
 PRIVATE = ("/tmp", "/var/tmp", "/root", "/home")
 PYTHON = (sys.prefix, sys.base_prefix, Path(sys.executable).resolve().parents[1])
 USER = "tb:x:10077:10077::/home/tb:/bin/bash\n"
@@ -44,7 +47,8 @@ class Rig:
             numbers = range(1, hosts + 1)
             addresses = {f"host{number}": (address(number), address_6(number)) for number in numbers}
             self.ssh = SshClient(self._lab.directory, addresses)
-            self.hosts = tuple(Host(self._lab, number, self.ssh, disk) for number in numbers)
+            neighbours = numbers if hosts > MOST_STRANGERS else ()
+            self.hosts = tuple(Host(self._lab, number, self.ssh, disk, neighbours) for number in numbers)
             files = {
                 "hosts": names_and_addresses(self.login, self.hosts),
                 "resolv.conf": "",
