@@ -22,16 +22,16 @@ _HARMLESS = (
     rb"TF-TRT Warning: Could not find TensorRT",
     rb"Local rendezvous is aborting with status: OUT_OF_RANGE",
 )
-_NOTICES = b"|".join(
+_NOTICE = b"|".join(
     (
         _NATIVE % {b"level": b"I"},
         _NATIVE % {b"level": b"[WE]"} + b"(?:" + b"|".join(_HARMLESS) + b")",
         rb"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR",
     )
 )
-_NOTICE = re.compile(_NOTICES)
-_LATER_NOTICE = re.compile(b"\n(?:" + _NOTICES + b")")
-_CONTINUATION = re.compile(
+# Compiled at their first use, and kept by `re`: that is when a worker writes, and the launcher has time.
+_LATER_NOTICE = b"\n(?:" + _NOTICE + b")"
+_CONTINUATION = (
     rb"To enable the following instructions: .* rebuild TensorFlow with"
     rb"|Your kernel may have been built without NUMA support"
     rb"|/job:\w+/replica:\d+/task:\d+\s*$"
@@ -47,11 +47,11 @@ class NoiseReader:
 
     def may_hold_noise(self, block: bytes) -> bool:
         """Quick: False means that no line of the block (whole lines) is noise."""
-        return self._in_notice or bool(_NOTICE.match(block) or _LATER_NOTICE.search(block))
+        return self._in_notice or bool(re.match(_NOTICE, block) or re.search(_LATER_NOTICE, block))
 
     def marked(self, block: bytes) -> Iterator[tuple[bytes, bool]]:
         """Each line of the block (whole lines), without its newline, and whether it is noise."""
         for line in block[:-1].split(b"\n"):
-            known = _NOTICE.match(line) or (self._in_notice and _CONTINUATION.match(line))
+            known = re.match(_NOTICE, line) or (self._in_notice and re.match(_CONTINUATION, line))
             self._in_notice = bool(known)
             yield line, self._in_notice

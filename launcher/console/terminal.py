@@ -15,17 +15,18 @@ WORKER_COLOURS = tuple(b"\x1b[%dm" % code for code in (36, 33, 32, 35, 34, 96, 9
 """One a worker, again from the first after the last. Red is left to errors."""
 
 _SGR = rb"\[[0-9;:]*m"
-_COLOURS = re.compile(rb"\x1b" + _SGR)
+# Compiled at their first use, and kept by `re`: that is when a worker writes, and the launcher has time.
+_COLOURS = rb"\x1b" + _SGR
 _SEQUENCE = (
     rb"(?:\[[0-?]*[ -/]*[@-~]"  # CSI: cursor, clear, modes
     rb"|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC, DCS, SOS, PM, APC: title, clipboard, links
     rb"|[ -/]*[0-~]?)"
 )
-_ALL_SEQUENCES = re.compile(rb"\x1b" + _SEQUENCE)
-_SEQUENCES_BUT_COLOURS = re.compile(rb"\x1b(?!" + _SGR + rb")" + _SEQUENCE)
+_ALL_SEQUENCES = rb"\x1b" + _SEQUENCE
+_SEQUENCES_BUT_COLOURS = rb"\x1b(?!" + _SGR + rb")" + _SEQUENCE
 _CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n\x1b")
-_UTF8_CONTROL = re.compile(rb"\xc2[\x80-\x9f]")
-_COLOURED_LINE = re.compile(rb"(\x1b[^\n]*)\n")
+_UTF8_CONTROL = rb"\xc2[\x80-\x9f]"
+_COLOURED_LINE = rb"(\x1b[^\n]*)\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,16 @@ class Look:
             lines = _harmless(lines, _SEQUENCES_BUT_COLOURS if self.colour else _ALL_SEQUENCES)
         if b"\x1b" not in lines:
             return lines
-        return _COLOURED_LINE.sub(rb"\1" + RESET + b"\n", lines) if self.colour else _COLOURS.sub(b"", lines)
+        return re.sub(_COLOURED_LINE, rb"\1" + RESET + b"\n", lines) if self.colour else re.sub(_COLOURS, b"", lines)
 
     def painted(self, text: bytes, colour: bytes) -> bytes:
         """The text in a colour, where colours are wanted."""
         return colour + text + RESET if self.colour else text
 
 
-def _harmless(lines: bytes, sequences: re.Pattern[bytes]) -> bytes:
+def _harmless(lines: bytes, sequences: bytes) -> bytes:
     if b"\x1b" in lines:
-        lines = sequences.sub(b"", lines)
+        lines = re.sub(sequences, b"", lines)
     lines = lines.translate(None, _CONTROLS)
     # Not left out but replaced: the bytes around it could otherwise join to another one.
-    return _UTF8_CONTROL.sub(b"?", lines) if b"\xc2" in lines else lines
+    return re.sub(_UTF8_CONTROL, b"?", lines) if b"\xc2" in lines else lines
