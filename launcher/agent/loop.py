@@ -12,7 +12,7 @@ from launcher.agent.framing import Decoder, encode
 from launcher.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.agent.processes import KILL_AGAIN, UNKILLABLE, out_of_memory_kills, reap, send_signal, signal_descendants
 from launcher.agent.reach import Answering, Dialling
-from launcher.agent.support import write_files
+from launcher.agent.support import held_directory, write_files
 from launcher.agent.workers import StartError, Worker, start_worker
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -46,6 +46,7 @@ class Agent:
         self.held: dict[str, socket.socket] = {}
         self.answering: Answering | None = None
         self.dialling: Dialling | None = None
+        self.run_directory: int | None = None
         self.receiving: Receiving | None = None
         self.look_for_listeners_at = 0.0
         self.files: Files | None = None
@@ -126,6 +127,7 @@ class Agent:
     def do_put(self, root: str, files: list[list[object]], body: bytes = b"") -> None:
         """Write files that workers will need."""
         try:
+            self.run_directory = held_directory(root)
             write_files(root, files, body)
         except OSError as error:
             self.tell("put_failed", reason=f"{error.filename or root}: {error.strerror}")

@@ -19,6 +19,17 @@ def write_files(root: str, files: list[list[object]], body: bytes) -> None:
         at += size
 
 
+def held_directory(root: str) -> int:
+    """Make the directory of a run, and keep it open: that tells whoever cleans up that the run is under way.
+
+    Raises:
+        OSError: no room, no permission...
+    """
+    path = os.path.expanduser(root)
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def write_file(path: str, data: bytes) -> None:
     """Write a file whole or not at all.
 

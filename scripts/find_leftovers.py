@@ -1,0 +1,253 @@
+"""`scripts/leftovers`: what of tf-launch is left here or on other hosts; ends it on request. Python 3.9 or later."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import over_ssh
+
+ANSWER = "\0tf-launch answer "
+HERE = "this machine"
+RUN_DIR = "~/.tf-launch/runs"
+AT_ONCE = 32
+EXIT_DONE, EXIT_USAGE, EXIT_HOST, EXIT_INTERRUPTED = 0, 2, 3, 130
+EPILOG = """\
+Processes are found by the run id in their environment (LAUNCH_RUN_ID), never by a program's name, and only your own are
+looked at. While the agent of a run lives, the run is under way and nothing of it is left over: end it with Ctrl-C where
+it was launched.
+
+examples:
+  scripts/leftovers                                  what is on this machine
+  scripts/leftovers gpu-a gpu-b                      what is on these hosts
+  scripts/leftovers gpu-a --stop 20261121-101529-two_hosts
+  scripts/leftovers gpu-a --remove 20261121-101529-two_hosts
+
+exit codes: 0 done, 2 usage, 3 a host could not be asked or something could not be ended or removed
+"""
+
+
+class HostFailedError(Exception):
+    """A host could not be asked; the message says why."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is on one host."""
+
+    host: str
+    processes: Sequence[dict[str, Any]]
+    directories: Sequence[dict[str, Any]]
+    run_dir: str
+
+
+def main() -> int:
+    """Look, show, and do what is asked; the exit code."""
+    options = parsed(sys.argv[1:])
+    hosts = options.hosts or [HERE]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = list(pool.map(lambda host: looked_at(host, options.run_dir), hosts))
+    failed = False
+    for answer in answers:
+        if isinstance(answer, HostFailedError):
+            complain(str(answer))
+            failed = True
+            continue
+        show(answer)
+        if options.stop:
+            failed |= not stop(answer, options)
+        if options.remove:
+            failed |= not remove(answer, options)
+    return EXIT_HOST if failed else EXIT_DONE
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="leftovers",
+        description="List what runs of tf-launch have left on this machine, or on hosts behind ssh.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("hosts", nargs="*", metavar="HOST", help="as for ssh: an alias, a host, user@host")
+    parser.add_argument("--stop", metavar="RUN", help="end the processes of a run: SIGTERM, then SIGKILL")
+    parser.add_argument("--remove", metavar="RUN", help="delete the directories of a run that is not under way")
+    parser.add_argument("--grace", type=float, default=5.0, metavar="SECONDS", help="until SIGKILL (default: 5)")
+    parser.add_argument(
+        "--run-dir", default=RUN_DIR, metavar="DIR", help=f"`run_dir` of the hosts (default: {RUN_DIR})"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before something is ended or deleted")
+    options = parser.parse_args(arguments)
+    if wrong := [host for host in options.hosts if host.startswith("-")]:
+        parser.error(f"{wrong[0]}: this is no host")
+    return options
+
+
+# ---- asking
+def asked(host: str, request: dict[str, Any]) -> dict[str, Any]:
+    """What the program on a host answers.
+
+    Raises:
+        HostFailedError: it could not be run there.
+    """
+    text = over_ssh.program("leftovers")
+    argv = [sys.executable, "-I", "-S", "-c", text.decode()] if host == HERE else over_ssh.command(host, text)
+    given = json.dumps(request).encode()
+    done = subprocess.run(argv, input=given if host == HERE else text + given, capture_output=True)
+    _, mark, answer = done.stdout.decode("utf-8", "replace").rpartition(ANSWER)
+    if not mark:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise HostFailedError(f"{host}: {said[-1] if said else f'no answer (exit code {done.returncode})'}")
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+def looked_at(host: str, run_dir: str) -> Found | HostFailedError:
+    """What is there."""
+    try:
+        return Found(host, **asked(host, {"do": "list", "run_dir": run_dir}))
+    except HostFailedError as error:
+        return error
+
+
+# ---- showing
+def show(found: Found) -> None:
+    """What is on a host, for a person."""
+    print(f"{found.host}:")
+    for run, members in groupby(sorted(found.processes, key=lambda each: str(each["run"])), lambda each: each["run"]):
+        show_run(run, list(members))
+    for each in found.directories:
+        state = "  its run is under way" if each["live"] else ""
+        print(f"  {shown(each['path'])}  {amount(each['bytes'])}, last changed {span(each['age'])} ago{state}")
+    if not found.processes and not found.directories:
+        print(f"  nothing: no process of a run, no directory of one in {found.run_dir}")
+
+
+def show_run(run: str, members: Sequence[dict[str, Any]]) -> None:
+    """The processes of one run."""
+    alone = sum(not each["agent"] for each in members)
+    state = f"{alone} of them left over: no agent above them lives" if alone else "its agent lives: it is under way"
+    print(f"  run {shown(run)}: {counted(len(members), 'process', 'processes')}, {state}")
+    for each in members:
+        print(f"    {each['pid']:>8}  {span(each['age'])}  {shown(each['words'])}")
+
+
+# ---- acting
+def stop(found: Found, options: argparse.Namespace) -> bool:
+    """End a run's processes on a host; whether none is left."""
+    members = [each for each in found.processes if each["run"] == options.stop]
+    if not members:
+        print(f"{found.host}: no process of run {options.stop}")
+        return True
+    note = "; its agent lives, so the launcher will see its workers fail" if any(e["agent"] for e in members) else ""
+    if not agreed(f"{found.host}: end {counted(len(members), 'process', 'processes')}{note}?", options):
+        return False
+    return done(found.host, lambda: ended(found.host, options))
+
+
+def ended(host: str, options: argparse.Namespace) -> str:
+    """End them; what went wrong."""
+    left = asked(host, {"do": "stop", "run": options.stop, "grace": options.grace, "run_dir": options.run_dir})["left"]
+    if left:
+        return f"these processes could not be ended: {', '.join(map(str, left))}"
+    print(f"{host}: ended")
+    return ""
+
+
+def remove(found: Found, options: argparse.Namespace) -> bool:
+    """Delete a run's directories on a host; whether that went well."""
+    matching = [each for each in found.directories if options.remove in (each["name"], each["name"].rpartition("-")[0])]
+    if not matching:
+        print(f"{found.host}: no directory of run {options.remove} in {found.run_dir}")
+    removed = [remove_directory(found.host, each, options) for each in matching]
+    return all(removed)
+
+
+def remove_directory(host: str, directory: dict[str, Any], options: argparse.Namespace) -> bool:
+    """Delete one; whether that went well."""
+    if directory["live"]:
+        complain(f"{host}: {shown(directory['path'])} stays: its run is under way")
+        return False
+    if not agreed(f"{host}: delete {shown(directory['path'])} ({amount(directory['bytes'])})?", options):
+        return False
+
+    def delete() -> str:
+        request = {"do": "remove", "directory": directory["name"], "run_dir": options.run_dir}
+        problem: str = asked(host, request)["problem"]
+        return f"{shown(directory['path'])} was not removed: {problem}" if problem else ""
+
+    if not done(host, delete):
+        return False
+    print(f"{host}: removed")
+    return True
+
+
+def done(host: str, act: Callable[[], str]) -> bool:
+    """Do something that says what went wrong; whether nothing did."""
+    try:
+        problem = act()
+    except HostFailedError as error:
+        complain(str(error))
+        return False
+    if problem:
+        complain(f"{host}: {problem}")
+    return not problem
+
+
+def agreed(question: str, options: argparse.Namespace) -> bool:
+    """Whether the user wants it; without a terminal only --yes says so."""
+    if options.yes:
+        return True
+    if not sys.stdin.isatty():
+        complain(f"{question} Say so with --yes")
+        return False
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def complain(text: str) -> None:
+    """An error, after all that was shown so far."""
+    sys.stdout.flush()
+    print(f"leftovers: {text}", file=sys.stderr, flush=True)
+
+
+# ---- words
+def shown(text: str) -> str:
+    """A text on one readable line."""
+    return text if text.isprintable() else shlex.quote(ascii(text))
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """`1 process`, `2 processes`."""
+    return f"{number} {one if number == 1 else many}"
+
+
+def amount(size: float) -> str:
+    """A number of bytes for a person."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def span(seconds: float) -> str:
+    """A length of time for a person."""
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)

@@ -1,0 +1,23 @@
+"""A Python program run on another host, over ssh with the user's own configuration. The host needs only `python3`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+ON_HOST = Path(__file__).resolve().parent / "on_host"
+OPTIONS = ("-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ClearAllForwardings=yes")
+
+
+def program(name: str) -> bytes:
+    """The text of a program for hosts."""
+    return (ON_HOST / f"{name}.py").read_bytes()
+
+
+def command(host: str, text: bytes, options: Sequence[str] = ()) -> list[str]:
+    """The command that runs a program on a host: the program and then its input follow over stdin.
+
+    In single quotes every login shell, be it fish or csh, takes the words as they are.
+    """
+    words = f'import sys;sys.argv=["tf-launch"];exec(sys.stdin.buffer.read({len(text)}))'
+    return ["ssh", *options, *OPTIONS, "--", host, f"exec python3 -I -S -c '{words}'"]

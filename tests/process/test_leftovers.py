@@ -1,0 +1,178 @@
+"""`scripts/leftovers` on this machine: it finds what runs have left, and ends and removes only that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from launching import ROOT, Launch, await_true
+
+Leftovers = Callable[..., subprocess.CompletedProcess[str]]
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+FORKING = "import os, time; os.fork(); os.fork(); print(flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def leftovers(tmp_path: Path, environment: dict[str, str]) -> Leftovers:
+    """Run `scripts/leftovers ARGUMENTS` with a home of its own."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        words = [str(ROOT / "scripts/leftovers"), *arguments]
+        own = {**environment, "HOME": str(tmp_path)}
+        return subprocess.run(words, env=own, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    return run
+
+
+@pytest.fixture
+def left(environment: dict[str, str]) -> Iterator[Callable[..., str]]:
+    """Leave a process of a run without an agent; return the run."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(program: str = STUBBORN) -> str:
+        run = f"20261121-101529-{uuid.uuid4().hex}"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            env={**environment, "LAUNCH_RUN_ID": run},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        started.append(process)
+        return run
+
+    yield start
+    for process in started:
+        with process:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def directory(home: Path, run: str) -> Path:
+    """A run's directory, as a host behind ssh has it."""
+    path = home / ".tf-launch/runs" / f"{run}-0123abcd"
+    (path / "output").mkdir(parents=True)
+    (path / "output/model").write_bytes(bytes(1500))
+    return path
+
+
+def members(run: str) -> list[psutil.Process]:
+    wanted = f"LAUNCH_RUN_ID={run}".encode()
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if wanted in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                found.append(process)
+        except OSError:
+            continue
+    return found
+
+
+def lines_of(run: str, text: str) -> list[str]:
+    """What is said of one run: this machine may have others under way."""
+    _, _, after = text.partition(f"  run {run}: ")
+    lines = after.splitlines()
+    own = [line for line in lines[1:] if line.startswith("    ")]
+    return lines[:1] + own[: next((n for n, line in enumerate(lines[1:]) if not line.startswith("    ")), len(own))]
+
+
+def test_processes_without_an_agent_are_left_over(leftovers: Leftovers, left: Callable[..., str]) -> None:
+    run = left()
+
+    first, process = lines_of(run, leftovers().stdout)
+    assert first == "1 process, 1 of them left over: no agent above them lives"
+    assert process.split()[0] == str(members(run)[0].pid)
+    assert "signal.SIGTERM" in process
+
+
+def test_a_run_under_way_is_told_as_such(leftovers: Leftovers, launch: Callable[..., Launch]) -> None:
+    started = launch("--workers", "2", "--", "sleep", "600")
+    started.worker("worker-1")
+
+    assert lines_of(started.run_directory.name, leftovers().stdout)[0] == (
+        "2 processes, its agent lives: it is under way"
+    )
+    started.signal(signal.SIGINT)
+    assert started.wait() == 130
+
+
+@pytest.mark.parametrize("program", [STUBBORN, FORKING], ids=["stubborn", "forking"])
+def test_stop_ends_all_of_one_run_and_nothing_else(
+    leftovers: Leftovers, left: Callable[..., str], program: str
+) -> None:
+    run, other = left(program), left()
+    await_true(lambda: len(members(run)) == (4 if program == FORKING else 1), "all processes of the run")
+
+    stopped = leftovers("--stop", run, "--yes", "--grace", "0.1")
+
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert stopped.stdout.endswith("this machine: ended\n")
+    assert (members(run), len(members(other))) == ([], 1)
+
+
+def test_nothing_is_ended_or_removed_without_a_yes(
+    leftovers: Leftovers, left: Callable[..., str], tmp_path: Path
+) -> None:
+    run = left()
+    path = directory(tmp_path, "20261121-101529-other")
+
+    asked = leftovers("--stop", run, "--remove", "20261121-101529-other")
+
+    assert asked.returncode == 3
+    assert "this machine: end 1 process? Say so with --yes" in asked.stderr
+    assert f"delete {path} (1.5 kB)? Say so with --yes" in asked.stderr
+    assert len(members(run)) == 1
+    assert path.exists()
+
+
+def test_remove_deletes_the_directories_of_one_run(leftovers: Leftovers, tmp_path: Path) -> None:
+    path, other = (directory(tmp_path, f"20261121-10152{n}-digits") for n in range(2))
+    (path / "link").symlink_to(other)
+    (path.parent / "20261121-101520-digits-notours").mkdir()
+
+    removed = leftovers("--remove", "20261121-101520-digits", "--yes")
+
+    assert (removed.returncode, removed.stderr) == (0, "")
+    assert sorted(each.name for each in path.parent.iterdir()) == ["20261121-101520-digits-notours", other.name]
+    assert (other / "output/model").exists()
+
+
+@pytest.mark.parametrize("how", ["its processes", "an open file"])
+def test_the_directory_of_a_run_under_way_is_not_removed(
+    leftovers: Leftovers, left: Callable[..., str], tmp_path: Path, how: str
+) -> None:
+    run = left() if how == "its processes" else "20261121-101529-digits"
+    path = directory(tmp_path, run)
+    with (path / "output/model").open() if how == "an open file" else (path.parent / "x").open("w"):
+        removed = leftovers("--remove", run, "--yes")
+
+    assert removed.returncode == 3
+    assert removed.stderr == f"leftovers: this machine: {path} stays: its run is under way\n"
+    assert path.exists()
+
+
+def test_sizes_and_names_are_shown(leftovers: Leftovers, tmp_path: Path) -> None:
+    path = directory(tmp_path, "20261121-101529-digits")
+
+    assert f"  {path}  1.5 kB, last changed " in leftovers().stdout
+
+
+def test_nothing_is_told_too(leftovers: Leftovers, tmp_path: Path) -> None:
+    said = leftovers("--run-dir", str(tmp_path / "none")).stdout
+
+    assert said.startswith("this machine:\n")
+
+
+def test_a_host_that_cannot_be_reached_is_told(leftovers: Leftovers) -> None:
+    asked = leftovers("no-such-host.invalid")
+
+    assert asked.returncode == 3
+    assert asked.stderr.startswith("leftovers: no-such-host.invalid: ")

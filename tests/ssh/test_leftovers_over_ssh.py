@@ -1,0 +1,98 @@
+"""`scripts/leftovers` on real hosts: what a run has left there, and nothing of a run that is under way."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from launching import ROOT, Launch, await_true
+from rig import Host, Rig
+
+Start = Callable[..., Launch]
+Cluster = Callable[..., tuple[str, str]]
+Hosts = tuple[Host, ...]
+Leftovers = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def leftovers(rig: Rig, environment: dict[str, str]) -> Leftovers:
+    """Run `scripts/leftovers ARGUMENTS` on the login machine."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        words = [*rig.login.words, str(ROOT / "scripts/leftovers"), *arguments]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    return run
+
+
+def test_a_run_that_has_ended_leaves_its_directory_which_can_be_removed(
+    launch: Start, cluster: Cluster, hosts: Hosts, leftovers: Leftovers
+) -> None:
+    started = launch(*cluster(*hosts[:2]), "--", "true")
+    assert started.succeeded()
+    run = started.run_directory.name
+
+    found = leftovers("host1", "host2").stdout
+    assert found.count(f"  /home/tb/.tf-launch/runs/{run}-") == 2
+    assert "process" not in found
+    removed = leftovers("host1", "--remove", run, "--yes")
+    assert removed.stdout.endswith("host1: removed\n")
+    again = leftovers("host1", "host2").stdout
+    assert again.startswith("host1:\n  nothing: ")
+    assert run in again.partition("host2:")[2]
+
+
+def test_a_run_under_way_is_left_alone(launch: Start, cluster: Cluster, hosts: Hosts, leftovers: Leftovers) -> None:
+    started = launch(*cluster(hosts[0]), "--", "sh", "-c", "echo began; exec sleep 600")
+    started.await_log(b"began", "worker-0")
+    run = started.run_directory.name
+
+    assert f"  run {run}: 1 process, its agent lives: it is under way\n" in leftovers("host1").stdout
+    removed = leftovers("host1", "--remove", run, "--yes")
+    assert (removed.returncode, "stays: its run is under way" in removed.stderr) == (3, True)
+    started.signal(signal.SIGINT)
+    assert started.wait() == 130
+
+
+def test_a_run_that_waits_for_its_restart_is_under_way(
+    launch: Start, cluster: Cluster, hosts: Hosts, leftovers: Leftovers
+) -> None:
+    started = launch(*cluster(hosts[0], restart={"max_restarts": 1, "backoff": "10m"}), "--", "false")
+    started.await_event("log_ended")
+    await_true(lambda: "its run is under way" in leftovers("host1").stdout, "the run with nothing but its agent")
+
+    removed = leftovers("host1", "--remove", started.run_directory.name, "--yes")
+    assert "stays: its run is under way" in removed.stderr
+    started.signal(signal.SIGINT)
+    started.wait()
+
+
+def test_what_is_left_is_ended(hosts: Hosts, leftovers: Leftovers) -> None:
+    hosts[0].run(
+        "LAUNCH_RUN_ID=20261121-101529-digits setsid sh -c 'trap : TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 &"
+    )
+    assert "run 20261121-101529-digits: " in leftovers("host1").stdout
+
+    stopped = leftovers("host1", "--stop", "20261121-101529-digits", "--yes", "--grace", "0.1")
+
+    assert stopped.stdout.endswith("host1: ended\n"), stopped.stderr
+    assert hosts[0].processes() == []
+
+
+@pytest.mark.parametrize("shell", ["fish", "tcsh"])
+def test_any_login_shell_will_do(hosts: Hosts, leftovers: Leftovers, shell: str, need: Callable[..., None]) -> None:
+    need(shell)
+    hosts[0].write("/home/tb/.bashrc", b"echo Welcome\n")
+    with hosts[0].login_shell(shell):
+        assert leftovers("host1").stdout.startswith("host1:\n  nothing: ")
+
+
+def test_hosts_that_fail_are_told_after_those_that_answer(hosts: Hosts, leftovers: Leftovers) -> None:
+    with hosts[1].without_python():
+        asked = leftovers("host1", "host2")
+
+    assert asked.returncode == 3
+    assert asked.stdout.startswith("host1:\n")
+    assert asked.stderr.startswith("leftovers: host2: ")
