@@ -71,7 +71,8 @@ def test_a_run_that_waits_for_its_restart_is_under_way(
 
 def test_what_is_left_is_ended(hosts: Hosts, leftovers: Leftovers) -> None:
     hosts[0].run(
-        "LAUNCH_RUN_ID=20261121-101529-digits setsid sh -c 'trap : TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 &"
+        "export LAUNCH_RUN_ID=20261121-101529-digits;"
+        "setsid sh -c 'trap : TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 &"
     )
     assert "run 20261121-101529-digits: " in leftovers("host1").stdout
 

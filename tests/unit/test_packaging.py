@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN, TEST = ROOT / "constraints.txt", ROOT / "constraints-test.txt"
+RUN, TEST, CUDA = (ROOT / f"constraints{kind}.txt" for kind in ("", "-test", "-cuda"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -38,7 +38,8 @@ def requirements(*extras: str) -> list[str]:
     ("path", "wanted"),
     [
         *((RUN, line) for line in requirements()),
-        *((TEST, line) for line in requirements(*PYPROJECT["project"]["optional-dependencies"])),
+        *((TEST, line) for line in requirements("test", "dev")),
+        *((CUDA, line) for line in requirements("cuda")),
     ],
 )
 def test_requirement_is_pinned_within_its_range(path: Path, wanted: str) -> None:
@@ -51,14 +52,14 @@ def test_requirement_is_pinned_within_its_range(path: Path, wanted: str) -> None
     )
 
 
-@pytest.mark.parametrize("path", [RUN, TEST], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [RUN, TEST, CUDA], ids=lambda path: path.name)
 def test_every_pin_has_a_hash(path: Path) -> None:
     entries = re.split(r"^(?=[A-Za-z0-9])", path.read_text(), flags=re.MULTILINE)[1:]
 
     assert [entry.split()[0] for entry in entries if not re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry)] == []
 
 
-@pytest.mark.parametrize("path", [RUN, TEST], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [RUN, TEST, CUDA], ids=lambda path: path.name)
 def test_pins_name_no_place_to_download_from(path: Path) -> None:
     text = path.read_text()
 
@@ -67,6 +68,13 @@ def test_pins_name_no_place_to_download_from(path: Path) -> None:
 
 def test_tests_run_with_the_versions_that_users_run() -> None:
     assert pins(RUN).items() <= pins(TEST).items()
+
+
+def test_hosts_with_gpus_run_the_same_versions_and_cuda() -> None:
+    more = pins(CUDA).items() - pins(RUN).items()
+
+    assert pins(RUN).items() <= pins(CUDA).items()
+    assert {name.partition("-")[0] for name, _ in more} == {"nvidia"}
 
 
 def test_wheel_holds_every_file_of_both_packages(tmp_path: Path) -> None:
