@@ -125,10 +125,11 @@ class Doctor:
         if len(hosts) < 2:
             return {}
         counting = self._visit.count(hosts, LOOK_SECONDS)
+        failed = failures(self._visit.dialled)
         unreached = {
             (dial.dialler, name)
             for name, address in self._addresses.items()
-            for dial in failures(self._visit.dialled, name, address)
+            for dial in failed.get((name, address), ())
         }
         speeds: dict[tuple[str, str], Speed] = {}
         each_round = rounds(hosts)

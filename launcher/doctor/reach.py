@@ -34,15 +34,20 @@ def dials(hosts: Iterable[Host], addresses: Mapping[str, tuple[str, ...]], ports
     ]
 
 
-def failures(dialled: Mapping[Dial, str], host: str, address: str) -> dict[Dial, str]:
-    """Who did not reach which port of a host at an address, and why."""
-    return {dial: why for dial, why in dialled.items() if why and (dial.host, dial.address) == (host, address)}
+def failures(dialled: Mapping[Dial, str]) -> dict[tuple[str, str], dict[Dial, str]]:
+    """Who did not reach which port, and why, by (host, address) of the one that was dialled."""
+    found: dict[tuple[str, str], dict[Dial, str]] = {}
+    for dial, why in dialled.items():
+        if why:
+            found.setdefault((dial.host, dial.address), {})[dial] = why
+    return found
 
 
 def chosen(dialled: Mapping[Dial, str], addresses: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """For each host the first address at which all others reach all ports; else the one that fails least."""
+    failed = failures(dialled)
     return {
-        host: min(possible, key=lambda address: len(failures(dialled, host, address)))
+        host: min(possible, key=lambda address: len(failed.get((host, address), ())))
         for host, possible in addresses.items()
         if possible
     }

@@ -27,6 +27,8 @@ SMALL_SKEW = 2.0
 """Seconds; less may be the time that the answer took."""
 LONGEST_REASON = 24
 MOST_PLACES = 3
+MOST_COLUMNS = 12
+"""Hosts whose reach is shown in full; of more, only those that fail to reach others or to be reached."""
 
 
 def as_text(
@@ -53,7 +55,7 @@ def as_text(
         file=out, width=width or UNFOLDED, force_terminal=color, no_color=not color, highlight=False, emoji=False
     )
     console.print(_hosts_table(examination))
-    if len(examination.hosts) > 1 and (verbose or any(examination.dialled.values())):
+    if len(examination.addresses) > 1 and (verbose or _is_broken(examination)):
         console.print()
         console.print(_reach_table(examination))
     if verbose and examination.speeds:
@@ -68,9 +70,9 @@ def as_text(
 
 
 def _print_finding(console: Console, finding: Finding, places: Places) -> None:
-    heading = Text(f"{finding.severity.name.lower()}: ", style=COLOURS[finding.severity])
     subject = "" if finding.names_hosts else f"{listed(finding.hosts)}: "
-    console.print(heading.append(f"{subject}{finding.what}", style="default"))
+    severity = f"{finding.severity.name.lower()}: "
+    console.print(Text.assemble((severity, COLOURS[finding.severity]), f"{subject}{finding.what}"))
     found = places.of(finding.hosts, finding.key) if finding.key else []
     where = f" ({listed(found, MOST_PLACES)})" if found else ""
     for name, text in (("Why it matters", finding.why), ("What to do", finding.remedy and f"{finding.remedy}{where}")):
@@ -108,11 +110,20 @@ def _clock(ahead: float) -> str:
     return "right" if abs(ahead) < SMALL_SKEW else f"{duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
 
 
+def _is_broken(examination: Examination) -> bool:
+    """Some host is not reached at the address that is taken for it."""
+    return not failures(examination.dialled).keys().isdisjoint(examination.addresses.items())
+
+
 def _reach_table(examination: Examination) -> Table:
     """A row for each host that dials, a column for each that is dialled."""
     names = [each.name for each in examination.reached if each.name in examination.addresses]
+    all_failed = failures(examination.dialled)
+    failed = {name: all_failed.get((name, examination.addresses[name]), {}) for name in names}
+    if len(names) > MOST_COLUMNS:
+        involved = {name for dials in failed.values() for dial in dials for name in (dial.dialler, dial.host)}
+        names = [name for name in names if name in involved][:MOST_COLUMNS]
     table = _table("from \\ to", *names)
-    failed = {name: failures(examination.dialled, name, examination.addresses[name]) for name in names}
     dialled = {(dial.dialler, dial.host) for dial in examination.dialled}
     for dialler in names:
         words = []

@@ -49,10 +49,12 @@ def with_tensorflow(*names: str, **keys: Any) -> list[dict[str, Any]]:
 
 # ---- all is well
 def test_a_healthy_cluster_has_no_errors_and_keeps_nothing(
-    doctor: Callable[..., Examined], cluster: Cluster, hosts: Hosts, rig: Rig
+    doctor: Callable[..., Examined], cluster: Cluster, hosts: Hosts, rig: Rig, tmp_path: Path
 ) -> None:
+    (tmp_path / "train.py").touch()  # the hosts get it at the start
     six = {"host": "host2", "python": PYTHON, "address": hosts[1].addresses[1]}
-    examined = doctor(*cluster({"host": "localhost"}, {"host": "host1", "python": PYTHON, "workers": 2}, six), "--json")
+    two = {"host": "host1", "python": PYTHON, "workers": 2}
+    examined = doctor(*cluster({"host": "localhost"}, two, six, sync=".", command=["train.py"]), "--json")
 
     assert examined.errors() == set()
     assert examined.exit_code == 0
@@ -110,6 +112,28 @@ def test_the_other_hosts_are_examined_where_some_are_not_there(
         ("host2", "host3"),
         ("host3", "host2"),
     }
+
+
+def test_a_host_that_is_lost_meanwhile_is_told_and_the_others_are_examined(
+    doctor: Callable[..., Examined], cluster: Cluster, hosts: Hosts
+) -> None:
+    hang(hosts[0])
+    examined = doctor(*cluster({"host": "host1", "python": "~/hangs"}, *with_tensorflow("host2", "host3")), "--json")
+    await_hanging(hosts[0])
+    hosts[0].kill_ssh_sessions()
+
+    assert examined.errors() == {("connection", ("host1",))}
+    assert [bool(each["room"]) for each in examined.record["hosts"]] == [False, True, True]
+
+
+def hang(host: Host) -> None:
+    """Give the host a Python that says nothing, never ends, and is deaf."""
+    host.write("/home/tb/hangs", b"#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n")
+    host.run("chmod +x /home/tb/hangs")
+
+
+def await_hanging(host: Host) -> None:
+    await_true(lambda: not host.run("pgrep -f [h]angs", check=False).returncode, "the start of it")
 
 
 def test_one_machine_under_two_names_and_proxies_and_a_public_address_are_told(
@@ -256,10 +280,9 @@ def test_a_directory_that_hosts_share_is_told(
 def test_a_ctrl_c_ends_everything_while_a_host_hangs(
     doctor: Callable[..., Examined], cluster: Cluster, hosts: Hosts
 ) -> None:
-    hosts[0].write("/home/tb/hangs", b"#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n")
-    hosts[0].run("chmod +x /home/tb/hangs")
+    hang(hosts[0])
     examined = doctor(*cluster({"host": "host1", "python": "~/hangs"}, {"host": "host2"}))
-    await_true(lambda: any("hangs" in " ".join(each.cmdline()) for each in hosts[0].processes()), "the start of it")
+    await_hanging(hosts[0])
     examined.process.send_signal(signal.SIGINT)
 
     assert examined.exit_code == 130

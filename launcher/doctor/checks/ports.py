@@ -20,6 +20,10 @@ WRONG = "is that an address of {host}? It has {own}. Write the right `address`"
 def findings(examination: Examination) -> Iterator[Finding]:
     """Of these."""
     fixed = {host.name for host in examination.file.hosts if host.address}
+    all_failed = failures(examination.dialled)
+    by_host: dict[str, dict[Dial, str]] = {}
+    for dial, why in examination.dialled.items():
+        by_host.setdefault(dial.host, {})[dial] = why
     for each in examination.reached:
         address = examination.addresses.get(each.name)
         if address is None and each.complaint is None:
@@ -34,15 +38,11 @@ def findings(examination: Examination) -> Iterator[Finding]:
             )
         if address is None:
             continue
-        failed = failures(examination.dialled, each.name, address)
+        failed, dialled = all_failed.get((each.name, address), {}), by_host.get(each.name, {})
         own = listed(each.facts.addresses) if each.facts and each.facts.addresses else "none"
-        yield from _not_reached(each.name, address, failed, own, _diallers(examination, each.name))
+        yield from _not_reached(each.name, address, failed, own, {dial.dialler for dial in dialled} - {each.name})
         if not failed and each.name not in fixed:
-            yield from _another_address(examination, each.name, address)
-
-
-def _diallers(examination: Examination, host: str) -> set[str]:
-    return {dial.dialler for dial in examination.dialled if dial.host == host and dial.dialler != host}
+            yield from _another_address(dialled, each.name, address)
 
 
 def _not_reached(
@@ -73,11 +73,10 @@ def _ports(dials: list[Dial]) -> str:
     return f"port {numbers[0]}" if len(numbers) == 1 else f"ports {listed([str(number) for number in numbers])}"
 
 
-def _another_address(examination: Examination, host: str, taken: str) -> Iterator[Finding]:
-    dialled = [(dial, why) for dial, why in examination.dialled.items() if dial.host == host]
-    likelier = takewhile(lambda address: address != taken, dict.fromkeys(dial.address for dial, _ in dialled))
+def _another_address(dialled: Mapping[Dial, str], host: str, taken: str) -> Iterator[Finding]:
+    likelier = takewhile(lambda address: address != taken, dict.fromkeys(dial.address for dial in dialled))
     for address in likelier:
-        who = list(dict.fromkeys(dial.dialler for dial, why in dialled if why and dial.address == address))
+        who = list(dict.fromkeys(dial.dialler for dial, why in dialled.items() if why and dial.address == address))
         yield Finding(
             Severity.NOTE,
             "passed_over",
