@@ -132,7 +132,7 @@ class Hosts:
             self._await(lambda asked=targets: asked.keys() <= self._answers.dialled.keys(), until, observe)  # type: ignore[misc]
             proof.take(self._answers.dialled)
         if proof.failures:
-            raise HostError("\n".join(proof.failures))
+            raise HostError("\n".join([*proof.failures, *self._where_to_look()]))
         return proof.addresses
 
     def _await(self, done: Callable[[], bool], until: float, observe: Observer) -> None:
@@ -152,10 +152,14 @@ class Hosts:
                     break
         if self._answers.failures:
             failures, self._answers.failures = self._answers.failures, {}
-            raise HostError("\n".join(failures.values()))
+            raise HostError("\n".join([*failures.values(), *self._where_to_look()]))
         if not done():
             silent = ", ".join(self._answers.missing(self._hosts)) or "a host"
             raise HostError(f"{silent}: no answer in time (timeouts.start)")
+
+    def _where_to_look(self) -> list[str]:
+        several = any(not host.is_local for host in self._hosts)
+        return ["`launch doctor` with the same options looks at every host, and starts nothing"] if several else []
 
     # ---- what the supervisor asks of them
     def start(self, plan: AttemptPlan) -> None:
