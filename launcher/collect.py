@@ -16,6 +16,7 @@ from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED
 from launcher.gathering import Gathering, Outcome
 from launcher.gathering.conversation import HostAwayError
 from launcher.gathering.report import brought_line
+from launcher.head_start import HeadStart
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.hosts import Hosts
 from launcher.run import signals_into
@@ -47,13 +48,14 @@ Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is 
     help="Where the directories of runs are.",
 )
 @click.argument("run", required=False)
-def command(run: str | None, run_dir: Path) -> None:
+@click.pass_obj
+def command(early: HeadStart, /, run: str | None, run_dir: Path) -> None:
     """Bring the files that a run has left on other hosts: the chief's, and all workers' logs."""
-    raise SystemExit(collect(find(run_dir, run)))
+    raise SystemExit(collect(find(run_dir, run), early))
 
 
-def collect(directory: RunDirectory) -> int:
-    """Gather a run's files from its hosts; return the exit code.
+def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
+    """Gather a run's files from its hosts; return the exit code. `early` has agents that were started before.
 
     Raises:
         LaunchError: the run's state cannot be read, or nothing can be written here.
@@ -64,8 +66,8 @@ def collect(directory: RunDirectory) -> int:
     directory.make_chief()
     if all(host.name == LOCALHOST for host in state.hosts):
         console.say("all of this run is here: it had no other hosts")
-    remote = [_host(host) for host in state.hosts if host.name != LOCALHOST]
-    with signals_into(inbox), Hosts(remote, inbox, LEASE) as hosts:
+    remote = [as_host(host) for host in state.hosts if host.name != LOCALHOST]
+    with signals_into(inbox), Hosts(remote, inbox, LEASE, early) as hosts:
         gathering = Gathering(
             directory,
             state.collect,
@@ -100,7 +102,8 @@ def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox) -> int:
     return 0
 
 
-def _host(host: RunHost) -> Host:
+def as_host(host: RunHost) -> Host:
+    """What there is of a cluster file's host in a run's state: enough to reach it."""
     return Host(host.name, (), ssh=Ssh(None, host.connect_timeout, host.ssh_options))
 
 

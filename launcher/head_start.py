@@ -27,7 +27,11 @@ LOCALHOST = "localhost"
 def likely_agents(arguments: Sequence[str]) -> list[tuple[str, ...]]:
     """The commands that start the agents of this command line's hosts, as far as a glance tells."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if STARTING_NOTHING & set(own) or (own and own[0] in OTHER_COMMANDS):
+    if STARTING_NOTHING & set(own):
+        return []
+    if own[:1] == ["collect"]:
+        return agents_of_run(*named_run(own[1:]))
+    if own and own[0] in OTHER_COMMANDS:
         return []
     hosts = named_hosts(own)
     return [tuple(agent_argv(host, local if host == LOCALHOST else over_ssh(ssh_options()))) for host in hosts]
@@ -58,6 +62,37 @@ def cluster_file(arguments: Sequence[str]) -> str | None:
             elif word.startswith(option):
                 path = word[len(option) :].removeprefix("=")
     return path
+
+
+def named_run(arguments: Sequence[str]) -> tuple[str, str]:
+    """Where the directories of runs are, and which of them is meant."""
+    root, run = "runs", "latest"
+    words = iter(arguments)
+    for word in words:
+        if word == "--run-dir":
+            root = next(words, root)
+        elif word.startswith("--run-dir="):
+            root = word.removeprefix("--run-dir=")
+        elif not word.startswith("-"):
+            run = word
+    return root, run
+
+
+def agents_of_run(root: str, run: str) -> list[tuple[str, ...]]:
+    """The commands that reach the hosts which a run has left its files on."""
+    import json
+
+    for path in (f"{root}/{run}/run.json", f"{run}/run.json"):
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123 - as above
+                hosts = [host for host in json.load(file)["hosts"] if host["name"] != LOCALHOST]
+            return [
+                tuple(agent_argv(host["name"], over_ssh([*host["ssh_options"], *ssh_options(host["connect_timeout"])])))
+                for host in hosts[:MOST_GUESSES]
+            ]
+        except (OSError, ValueError, LookupError, TypeError):
+            continue  # whoever reads it in earnest tells what is wrong with it
+    return []
 
 
 def words_of(text: str) -> Iterator[str]:

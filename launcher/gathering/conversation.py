@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -77,10 +79,10 @@ class Conversation:
         Raises:
             HostAwayError, GivenUpError: there is nobody to talk to any more.
         """
-        try:
-            self._take(self._heard.get(timeout=seconds))
-        except Empty:
-            return
+        until = None if seconds is None else time.monotonic() + seconds
+        with contextlib.suppress(Empty):
+            while self._take(self._heard.get(timeout=until and max(0.0, until - time.monotonic()))) is not None:
+                pass  # an answer that nobody waits for any more
 
     def list(self, root: str, names: Sequence[str]) -> Listing:
         """All files below `root`/name for each of the names.

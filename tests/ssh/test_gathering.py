@@ -270,16 +270,23 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_here_costs_neither_the_run_nor_the_files(
-    launch: Start, cluster: Cluster, hosts: Hosts, collect: Collect, small_disk: Path
+    launch: Start, cluster: Cluster, hosts: Hosts, collect: Collect, small_disk: Path, tmp_path: Path
 ) -> None:
-    program = chief(f"save 5 {SIZE}; sleep 1; echo done")
-    started = launch(*cluster(hosts[0], **OFTEN), *program, runs=small_disk)
-    assert started.wait() == 3
+    said = tmp_path / "said"
+    until_told = "while [ ! -e ~/go ]; do sleep .05; done; echo done"
+    with said.open("wb") as stderr:
+        options = cluster(hosts[0], **OFTEN)
+        started = launch(*options, *chief(f"save 5 {SIZE}; {until_told}"), runs=small_disk, stderr=stderr)
+        await_true(
+            lambda: "this is tried again every 0.1 s" in said.read_text(), "the full disk is told of", said.read_text
+        )
+        hosts[0].write("go", b"")
+        assert started.wait() == 3
 
+    told = said.read_text()
     assert started.log("worker-0") == b"saved 5\ndone\n"
     assert len(there(hosts[0])) == 3
-    told = started.last_words
-    assert told.count("this is tried again every 0.1 s") == 1
+    assert told.count("this is tried again") == 1
     assert "no room in disk/" in told
     assert "6.0 MB are needed" in told
     assert f"make room, then: launch collect disk/{started.run_directory.name}\n" in told

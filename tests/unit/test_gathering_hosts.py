@@ -121,6 +121,16 @@ def test_the_run_goes_on_and_new_files_are_looked_for(tmp_path: Path) -> None:
     played.finished()
 
 
+def test_an_answer_that_nobody_waits_for_changes_nothing(tmp_path: Path) -> None:
+    played = Played(tmp_path, interval=3600)
+    played.begin(CHIEF)
+    played.gathering.take(FileNews("gpu-a", "piece", {"number": 99, "offset": 0}, b"12345"))
+    played.finished()
+
+    assert ("gpu-a", {"step": "arrived", "count": 5}) in played.asked
+    assert played.roots() == [("gpu-a", "/a/run"), ("gpu-a", "/a/run/output")]
+
+
 def test_a_host_that_is_lost_is_named_with_what_it_has(tmp_path: Path) -> None:
     played = Played(tmp_path, silent)
     played.begin(CHIEF, OTHER)

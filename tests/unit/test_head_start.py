@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from launcher.access import access
 from launcher.cluster_file import read_cluster_file
+from launcher.collect import as_host
 from launcher.head_start import likely_agents, named_hosts
+from launcher.run_directory import RunDirectory
+from launcher.run_directory.state import Launcher, RunHost, RunState
+from launcher.transport import LEASE
 
 FILES = {
     "a list": "hosts:\n  - host: gpu-a\n  - host: me@gpu-b\n    workers: 2\n",
@@ -56,8 +61,41 @@ def test_what_starts_nothing_starts_no_agent(option: str) -> None:
     assert likely_agents(["--workers", "2", option]) == []
 
 
-def test_another_command_than_run_starts_no_agent() -> None:
-    assert likely_agents(["collect", "latest"]) == []
+@pytest.fixture
+def state(tmp_path: Path) -> RunState:
+    """Of a run in `tmp_path`/runs that has two hosts behind ssh."""
+    hosts = (
+        RunHost("localhost", ("worker-0",), "/r", "/r/chief"),
+        RunHost("gpu-a", ("worker-1",), "/a", "/a/output"),
+        RunHost("me@gpu-b", ("worker-2",), "/b", "/b/output", ("-p", "2222"), 3.0),
+    )
+    state = RunState("run", ("true",), "done", "", Launcher(1, 0.0), {}, hosts=hosts)
+    RunDirectory.create(tmp_path / "runs", "run", datetime(2026, 11, 20)).write_state(state)
+    return state
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["latest"], ["20261120-000000-run"], ["runs/latest"], ["--run-dir", "runs"], ["--run-dir=./runs", "latest"]],
+)
+def test_the_hosts_of_a_run_are_guessed_as_collect_wants_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: RunState, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    wanted = [tuple(access(as_host(host), LEASE).argv) for host in state.hosts if host.name != "localhost"]
+    assert likely_agents(["collect", *arguments]) == wanted
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"hosts": [{}]}', b'{"hosts": [{"name": 3}]}', b"\xff"])
+def test_a_run_that_cannot_be_read_is_left_to_who_tells_of_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run.json").write_bytes(content)
+
+    assert likely_agents(["collect", str(tmp_path)]) == []
+    assert likely_agents(["collect", "--run-dir", str(tmp_path)]) == []
+
+
+def test_a_program_of_that_name_is_no_command() -> None:
     assert len(likely_agents(["--workers", "2", "collect"])) == 1
 
 
