@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from launcher.agent_process import AgentProcess
-from launcher.transport import agent_argv, local, over_ssh, ssh_options
+from launcher.transport import SSH, agent_argv, local, over_ssh, ssh_options
 
 STARTING_NOTHING = frozenset({"-h", "--help", "--version", "--dry-run"})
 OTHER_COMMANDS = ("collect", "doctor")
@@ -123,7 +123,9 @@ class HeadStart:
 
     def end(self) -> None:
         """Nobody wants the others."""
-        for agent in self._agents.values():
-            agent.kill()
+        for argv, agent in self._agents.items():
+            agent.hang_up()  # an agent of this machine ends by itself, and its guard last
+            if argv[0] == SSH:
+                agent.kill()  # in the middle of connecting it would not notice
         while self._agents:
             self._agents.popitem()[1].close()
