@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,12 +91,13 @@ class Project:
         return UsageError(_cannot_be_read(self.directory / file.path, reason))
 
 
-def read_project(sync: Sync, left_out: Iterable[Path] = ()) -> Project:
+def read_project(sync: Sync, left_out: Iterable[Path] = (), meanwhile: Callable[[], None] = lambda: None) -> Project:
     """Find what is to be sent; no file is opened but `.gitignore`.
 
     Args:
         sync: what the cluster file says.
         left_out: paths that are not sent, such as that of the run directories.
+        meanwhile: called now and then, for a large project takes its time.
 
     Raises:
         UsageError: a directory cannot be read, a link leads out of the project, or nothing is left to send.
@@ -104,7 +105,7 @@ def read_project(sync: Sync, left_out: Iterable[Path] = ()) -> Project:
     root = os.path.realpath(os.fsencode(sync.directory))
     not_sent = {os.path.relpath(os.path.realpath(os.fsencode(path)), root) for path in left_out}
     try:
-        files = tuple(_files(root, _Rules.from_above(root, sync), not_sent))
+        files = tuple(_files(root, _Rules.from_above(root, sync), not_sent, meanwhile))
     except OSError as error:
         raise UsageError(_cannot_be_read(Path(os.fsdecode(error.filename or root)), error.strerror)) from error
     _refuse_links_that_lead_out(root, files)
@@ -178,9 +179,10 @@ def _text(path: bytes) -> bytes:
         return file.read() if stat.S_ISREG(os.fstat(fd).st_mode) else b""
 
 
-def _files(root: bytes, rules: _Rules, not_sent: set[bytes]) -> Iterator[ProjectFile]:
+def _files(root: bytes, rules: _Rules, not_sent: set[bytes], meanwhile: Callable[[], None]) -> Iterator[ProjectFile]:
     waiting = [(b"", rules)]
     while waiting:
+        meanwhile()
         path, rules = waiting.pop()
         directory = os.path.join(root, path)
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)

@@ -48,7 +48,7 @@ class ProjectSync:
         if self._sync is not None and self._waiting:
             from launcher.sync.project import read_project
 
-            self._project = read_project(self._sync, left_out)
+            self._project = read_project(self._sync, left_out, self._hosts.beat)
 
     def take(self, event: events.Event) -> None:
         """See an event of the run; most have nothing to do with this."""
