@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socketserver
 import sys
 import threading
@@ -36,11 +37,10 @@ USAGE = "\n".join(
 )
 
 COMMAND = """\
-#!{python} -IS
 import socket, sys
 with socket.socket(socket.AF_UNIX) as connection:
-    connection.connect({path!r})
-    connection.sendall(" ".join(sys.argv[1:]).encode() + b"\\n")
+    connection.connect(sys.argv[1])
+    connection.sendall(" ".join(sys.argv[2:]).encode() + b"\\n")
     sys.exit(b"".join(iter(lambda: connection.recv(4096), b"")).decode() or None)
 """
 
@@ -56,7 +56,9 @@ def commands(rig: Rig) -> Iterator[None]:
             self.wfile.write(answer(rig, hosts, self.rfile.readline().decode().split()).encode())
 
     command = rig.ssh.programs / "fault"
-    command.write_text(COMMAND.format(python=sys.executable, path=path))
+    # not `#!{sys.executable}`: a checkout may have a space in its path
+    words = shlex.join([sys.executable, "-IS", "-c", COMMAND, path])
+    command.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     command.chmod(0o755)
     with socketserver.UnixStreamServer(path, Request) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
