@@ -82,6 +82,11 @@ def start_worker(job: dict[str, Any]) -> Worker:
     Raises:
         StartError: no such program, no such working directory, no room for the log...
     """
+    output = job["env"]["LAUNCH_OUTPUT_DIR"]
+    try:
+        os.makedirs(output, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StartError(f"cannot make the output directory {output}: {error.strerror}") from error
     try:
         os.makedirs(os.path.dirname(job["log"]), mode=0o700, exist_ok=True)
         log_fd = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

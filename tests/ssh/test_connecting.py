@@ -113,6 +113,13 @@ def test_connections_that_a_busy_sshd_drops_are_tried_again(launch: Start, clust
         assert [each.wait() for each in started] == [0] * 5, [each.stderr for each in started]
 
 
+def test_the_output_directory_is_there_when_a_worker_starts(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    started = launch(*cluster(*hosts[:2]), "--", "sh", "-c", 'cd "$LAUNCH_OUTPUT_DIR" && pwd')
+
+    assert started.succeeded()
+    assert started.log("worker-1").decode().endswith("/output\n")
+
+
 # ---- nothing on a command line
 def test_values_arrive_as_they_are_and_stand_in_no_command_line(
     launch: Start, cluster: Cluster, hosts: Hosts, tmp_path: Path
