@@ -12,7 +12,7 @@ import click
 
 from training.config import MAX_EPOCHS, TrainingConfig
 from training.errors import TrainingError
-from training.interrupt import EXIT_INTERRUPTED, interrupted, leave, watch_for_interrupts
+from training.interrupt import EXIT_INTERRUPTED, leave, was_interrupted, watch_for_interrupts
 from training.models import MODELS
 from training.output import default_output_dir, make_output_dir
 from training.tf_config import read_place
@@ -56,7 +56,7 @@ def main() -> NoReturn:
     try:
         command(prog_name="python -m training", standalone_mode=False)
     except BaseException as error:
-        leave(EXIT_INTERRUPTED if interrupted.is_set() else explain(error))
+        leave(EXIT_INTERRUPTED if was_interrupted() else explain(error))
     leave(0)
 
 
