@@ -37,6 +37,30 @@ def receive(inbox: Inbox, timeout: float) -> events.Event | None:
         return None
 
 
+class Heartbeat:
+    """Renews the leases of agents, and gives up on those that have been silent for as long."""
+
+    def __init__(self, lease: float) -> None:
+        """`lease`: seconds."""
+        self._lease = lease
+        self._next = 0.0
+        self.interval = lease / BEATS_PER_LEASE
+        """Seconds between two beats: who waits for events may wait no longer."""
+
+    def keep(self, connections: Iterable[HostConnection]) -> None:
+        """Beat if it is time."""
+        late = time.monotonic() - self._next
+        if late < 0:
+            return
+        self._next += late + self.interval
+        for connection in connections:
+            # Where it is this process that was away (stopped, starved), what the agents said is still to be read.
+            if connection.silence > self._lease and late < self.interval:
+                silence = f"no sign of life for {self._lease:g} s (timeouts.lease)"
+                connection.give_up(f"{silence}: the host is down or frozen, or the link is cut")
+            connection.beat()
+
+
 class HostConnection:
     """One agent, from its start to its end. Thread-safe for sending.
 

@@ -15,7 +15,7 @@ from launcher.cluster import ClusterSpec, Task, dialled_at
 from launcher.cluster_file import Host
 from launcher.errors import HostError
 from launcher.head_start import HeadStart
-from launcher.host import BEATS_PER_LEASE, HostConnection, Inbox, receive
+from launcher.host import Heartbeat, HostConnection, Inbox, receive
 from launcher.host_facts import VARIABLES, HostFacts, same_machines
 from launcher.reachability import LOOPBACK, Proof
 
@@ -47,11 +47,11 @@ class Hosts:
         """Connect. `early` has agents that were started before; what of them is not wanted is ended."""
         self._inbox = inbox
         self._lease = lease
+        self._heartbeat = Heartbeat(lease)
         self._hosts = tuple(hosts)
         self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
         self._brought: dict[str, tuple[str, Mapping[str, bytes]]] = {}
         self._answers = _Answers()
-        self._next_beat = 0.0
         self._connections = {host.name: self._connect(host, early) for host in self._hosts}
         if early is not None:
             early.end()
@@ -139,7 +139,7 @@ class Hosts:
         failing_until = until
         while not done() and time.monotonic() < failing_until:
             self.beat()
-            event = receive(self._inbox, min(failing_until - time.monotonic(), self._lease / BEATS_PER_LEASE))
+            event = receive(self._inbox, min(failing_until - time.monotonic(), self._heartbeat.interval))
             if event is None:
                 continue
             observe(event)
@@ -174,14 +174,7 @@ class Hosts:
 
     def beat(self) -> None:
         """Renew every agent's lease when it is time, and give up on those that have been silent for as long."""
-        if time.monotonic() < self._next_beat:
-            return
-        self._next_beat = time.monotonic() + self._lease / BEATS_PER_LEASE
-        for connection in self._connections.values():
-            if connection.silence > self._lease:
-                silence = f"no sign of life for {self._lease:g} s (timeouts.lease)"
-                connection.give_up(f"{silence}: the host is down or frozen, or the link is cut")
-            connection.beat()
+        self._heartbeat.keep(self._connections.values())
 
     def is_lost(self, host: str) -> bool:
         """Its agent has gone, and has not been renewed."""

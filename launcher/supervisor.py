@@ -57,7 +57,7 @@ class Hosts(Protocol):
         """See `Stop`."""
 
     def beat(self) -> None:
-        """Renew every agent's lease."""
+        """Renew every agent's lease when it is time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,12 +284,11 @@ def supervise(
     """Start a planned attempt and stay with it until nothing of it is left. `observe` sees every event."""
     gang = Gang(plan, timeouts, clock())
     hosts.start(plan)
-    next_beat = clock()
     while not gang.over:
-        if clock() >= next_beat:
-            hosts.beat()
-            next_beat = clock() + timeouts.lease / BEATS_PER_LEASE
-        event = receive(inbox, min(next_beat, gang.deadline or next_beat) - clock())
+        hosts.beat()
+        now = clock()
+        next_beat = now + timeouts.lease / BEATS_PER_LEASE
+        event = receive(inbox, min(next_beat, gang.deadline or next_beat) - now)
         if event is not None:
             observe(event)
         for action in gang.step(event, clock()):

@@ -18,7 +18,7 @@ from launcher.doctor.answers import Answers
 from launcher.doctor.examination import Dial, HostExamination, Speed
 from launcher.doctor.patient import EXAMINER, Patient
 from launcher.doctor.probing import Probing, Question
-from launcher.host import BEATS_PER_LEASE, Inbox, receive
+from launcher.host import Heartbeat, Inbox, receive
 from launcher.host_facts import VARIABLES, HostFacts
 from launcher.hosts import CONNECTING_AT_ONCE, DIAL_SECONDS, StopRequestedError
 from launcher.ssh_complaint import Complaint
@@ -102,7 +102,7 @@ class Visit:
         """Connect, and have ports held."""
         self._inbox = inbox
         self._lease = lease
-        self._next_beat = 0.0
+        self._heartbeat = Heartbeat(lease)
         self._word = os.urandom(8).hex()
         gate = threading.Semaphore(CONNECTING_AT_ONCE)
         self.hosts = {host.name: Visited(host, self._connected(host, gate)) for host in hosts}
@@ -207,19 +207,9 @@ class Visit:
             left = until - time.monotonic()
             if left <= 0:
                 return
-            self._beat()
-            event = receive(self._inbox, min(left, self._lease / BEATS_PER_LEASE))
+            self._heartbeat.keep(each.patient for each in self.hosts.values())
+            event = receive(self._inbox, min(left, self._heartbeat.interval))
             if isinstance(event, events.Interrupted):
                 raise StopRequestedError(event.signal)
             if event is not None and not isinstance(event, events.GatheringEnded):
                 self.hosts[event.host].take(event)
-
-    def _beat(self) -> None:
-        """As `Hosts` does for a run."""
-        if time.monotonic() < self._next_beat:
-            return
-        self._next_beat = time.monotonic() + self._lease / BEATS_PER_LEASE
-        for each in self.hosts.values():
-            if each.patient.silence > self._lease:
-                each.patient.give_up(f"no sign of life for {self._lease:g} s (timeouts.lease)")
-            each.patient.beat()
