@@ -4,23 +4,25 @@ import subprocess
 import sys
 
 START = """
-import signal, threading, time
+import signal, threading
 from training.interrupt import EXIT_INTERRUPTED, leave, was_interrupted, watch_for_interrupts
 watch_for_interrupts("stopped by hand")
 """
 MAIN_THREAD_IS_FIRST = """
-sys = __import__("sys"); sys.setswitchinterval(10)
+import sys
+sys.setswitchinterval(10)
 try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:
     leave(EXIT_INTERRUPTED if was_interrupted() else 1)
 """
-MAIN_THREAD_IS_BUSY = """
-threading.Timer(0, signal.raise_signal, [signal.SIGINT]).start()
-lock = threading.Lock()
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-lock.acquire()
-lock.acquire()
+MAIN_THREAD_GOES_ON = """
+while True:
+    try:
+        signal.raise_signal(signal.SIGINT)
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        pass
 """
 TWICE = """
 try:
@@ -47,7 +49,7 @@ def test_a_main_thread_that_is_the_first_to_know_waits_for_the_line() -> None:
 
 
 def test_a_main_thread_that_does_not_come_back_is_ended() -> None:
-    assert ended(MAIN_THREAD_IS_BUSY) == (130, "stopped by hand\n")
+    assert ended(MAIN_THREAD_GOES_ON) == (130, "stopped by hand\n")
 
 
 def test_a_second_ctrl_c_changes_nothing() -> None:
