@@ -1,18 +1,23 @@
-"""Makes Keras 3 `Model.fit`, `evaluate` and `predict` work under `MultiWorkerMirroredStrategy`.
+"""Makes Keras 3 work under `MultiWorkerMirroredStrategy`: `fit`, `evaluate`, `predict`, callbacks, optimizers.
 
-Stock Keras 3 (3.5 to 3.15 at least) stops in its TensorFlow trainer as soon as there are two workers
-(keras-team/keras#20585). Four places are at fault, and only these are replaced, each only where its fault is found:
+Stock Keras 3 stops in its TensorFlow trainer as soon as there are two workers (keras-team/keras#20585), and where it
+would go on, its callbacks know nothing of workers. Replaced are only the functions named in `_parts`, each only where
+its fault is found in its source, and each does what it always did unless the model's strategy spans several workers:
 
-* `_maybe_symbolic_build` averages a structure of per-replica batches over all workers, which TensorFlow refuses.
-  Only shapes and dtypes are wanted, and the dataset's element spec has them.
-* `reduce_per_replica` averages scalars over their axis 0. Here all numbers of a step travel in one all-reduce.
-* `_make_function` calls a `tf.function` inside the loop of `steps_per_execution`, where a collective cannot be given
-  its instance key. Here the step is traced into the loop itself, and only the last step's numbers are reduced.
-* `_get_metrics_result_or_logs`, the end of every epoch and evaluation, knows nothing of variables that each replica
-  changes on its own (the moving statistics of BatchNormalization). Here they are averaged there, in one all-reduce.
+* **Steps.** No number is reduced in a step but what the mathematics needs, the gradients. `steps_per_execution` traces
+  the step into the loop itself: a collective inside a function that is called from a loop cannot be given its key.
+* **Data.** Workers whose shards have the same known length need not ask each other before each batch whether anyone
+  has one left. A worker that runs out alone raises `InputEndedError` instead of leaving its peers to wait for ever.
+* **Metrics.** The state of all metrics travels in one all-reduce when it is read: at the end of an epoch or an
+  evaluation, and after each execution if some worker has a callback that reads the logs of batches. What is read is
+  exact: the metric of all examples, not the mean of the workers' metrics. The statistics that each replica moves on its
+  own (BatchNormalization) are averaged on the same way.
+* **Callbacks.** All workers stop at the same step when one sets `stop_training`. What the chief writes, no one else
+  writes: the others are given a temporary directory. `BackupAndRestore` restores the chief's backup everywhere.
+* **Optimizers.** All replicas skip a step with infinite gradients alike; accumulating gradients and overwriting
+  variables by their averages branch outside of the replicas, where TensorFlow allows a collective in a branch.
 
-With one worker, and under any other strategy, the original code runs. This file stands alone: it needs Keras and
-TensorFlow, nothing else.
+This file stands alone: it needs Keras and TensorFlow, nothing else.
 """
 
 from __future__ import annotations
@@ -20,15 +25,27 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import json
+import os
+import shutil
 import sys
+import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 PREFIX = "tf-launch:"
-TRAINER = "keras.src.backend.tensorflow.trainer"
 MARK = "_multiworker_fix"
+TRAINER = "keras.src.backend.tensorflow.trainer"
+TF_OPTIMIZER = "keras.src.backend.tensorflow.optimizer"
+
+INFINITE = -1
+UNKNOWN = -2
+"""As in `tf.data.experimental.cardinality`."""
+EQUAL_SHARDS = "_multiworker_equal_shards"
+"""An attribute of a distributed dataset: how many steps each worker has data for, the same for all."""
 
 # Keras and TensorFlow carry no types: these names say what is meant.
 Function = Callable[..., Any]
@@ -36,6 +53,38 @@ Announce = Callable[[], None]
 Model = Any
 Strategy = Any
 Data = Any  # a nested structure of tensors or of values per replica
+Callback = Any
+
+
+class InputEndedError(RuntimeError):
+    """This worker's input ended before its peers', who wait for its gradients now."""
+
+
+class Part(NamedTuple):
+    """A function of Keras that may have a fault."""
+
+    owner: Any
+    name: str
+    replacement: Callable[[Function, Announce], Function]
+    parameters: tuple[str, ...]
+    """What it is called with in the versions that are known."""
+    signs: tuple[str, ...]
+    """Source text (without blanks) that shows the fault."""
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether the fault is there.
+
+        Raises:
+            TypeError: the function is not called as it was in the versions that are known.
+        """
+        function = getattr(self.owner, self.name)
+        found = tuple(inspect.signature(function).parameters)
+        if found[: len(self.parameters)] != self.parameters:
+            expected = ", ".join(self.parameters)
+            raise TypeError(f"{function.__qualname__}({', '.join(found)}) where ({expected}) was expected")
+        source = "".join(inspect.getsource(function).split())
+        return all(sign in source for sign in self.signs)
 
 
 def enable() -> str | None:
@@ -63,60 +112,435 @@ def enable() -> str | None:
 
 
 def _replace_faulty(trainer: ModuleType, version: str) -> str | None:
-    found = [(owner, name, make) for owner, name, make, signs in _parts(trainer) if _has(getattr(owner, name), signs)]
+    parts = _parts(trainer)
+    found = [part for part in parts if part.is_faulty]
+    _check_whole([part for part in parts if part.name not in STAND_ALONE], found)
     if not found:
         _say(f"Keras {version} has none of the known faults under MultiWorkerMirroredStrategy: left alone")
         return None
-    names = ", ".join(name for _, name, _ in found)
+    owners = {part.owner: part.owner.__name__.rpartition(".")[2] for part in found}
+    names = "; ".join(
+        f"{name}: {', '.join(p.name for p in found if p.owner is owner)}" for owner, name in owners.items()
+    )
     announce = _once(f"Keras {version} under MultiWorkerMirroredStrategy with two or more workers: replaced {names}")
-    for owner, name, make in found:
-        setattr(owner, name, make(trainer, getattr(owner, name), announce))
+    for part in found:
+        original = getattr(part.owner, part.name)
+        setattr(part.owner, part.name, functools.wraps(original)(part.replacement(original, announce)))
     return names
 
 
-def _parts(trainer: ModuleType) -> list[tuple[Any, str, Function, tuple[str, ...]]]:
-    """What may be replaced: owner, name, replacement, and the source text (without blanks) that shows the fault.
+STAND_ALONE = ("_maybe_symbolic_build", "reduce_per_replica", "check_finite", "_backend_apply_gradients")
+"""Functions that may be replaced without the others, whose replacements count on each other."""
 
-    Raises:
-        TypeError: a function is not called as it was in the versions that are known.
-    """
-    model = trainer.TensorFlowTrainer
-    _check_parameters(model._maybe_symbolic_build, "self", "iterator", "data_batch")
-    _check_parameters(trainer.reduce_per_replica, "values", "strategy", "reduction")
-    _check_parameters(model._make_function, "self", "step_function")
-    _check_parameters(model._get_metrics_result_or_logs, "self", "logs")
+
+def _check_whole(parts: list[Part], found: list[Part]) -> None:
+    """Raise TypeError where only some of these are as they were in the versions that are known."""
+    changed = [part for part in parts if part not in found]
+    if 0 < len(changed) < len(parts):
+        names = ", ".join(f"{part.owner.__name__}.{part.name}" for part in changed)
+        raise TypeError(f"{names} changed, of {len(parts)} functions that are only replaced together")
+
+
+def _parts(trainer: ModuleType) -> list[Part]:
+    """What may be replaced."""
+    model, epochs = trainer.TensorFlowTrainer, trainer.TFEpochIterator
+    callbacks = trainer.callbacks_module
+    container, backup = callbacks.CallbackList, callbacks.BackupAndRestore
+    optimizer = importlib.import_module(TF_OPTIMIZER).TFOptimizer
+    scaling = trainer.optimizers_module.LossScaleOptimizer
     return [
-        (model, "_maybe_symbolic_build", _build_from_spec, ("strategy.reduce(", "maybe_distributed_data_batch")),
-        (trainer, "reduce_per_replica", _reduce_over_workers, ('strategy.reduce("MEAN",v,axis=0)',)),
-        (model, "_make_function", _loop_over_steps, ("tf.while_loop(", "tf.cond(", "tf.function(")),
-        (model, "_get_metrics_result_or_logs", _average_drifted, ("self.get_metrics_result()",)),
+        Part(model, "fit", _in_unison, ("self", "x"), ("callbacks_module.CallbackList(",)),
+        Part(model, "evaluate", _in_unison, ("self", "x"), ("callbacks_module.CallbackList(",)),
+        Part(
+            model,
+            "_maybe_symbolic_build",
+            _build_from_spec,
+            ("self", "iterator", "data_batch"),
+            ("strategy.reduce(", "maybe_distributed_data_batch"),
+        ),
+        Part(
+            model,
+            "_make_function",
+            _steps_without_reductions,
+            ("self", "step_function"),
+            ("tf.while_loop(", "tf.cond(", "tf.function(", "reduce_per_replica("),
+        ),
+        Part(model, "_get_metrics_result_or_logs", _read_at_the_end, ("self", "logs"), ("self.get_metrics_result()",)),
+        Part(
+            trainer,
+            "reduce_per_replica",
+            _reduce_over_workers,
+            ("values", "strategy", "reduction"),
+            ('strategy.reduce("MEAN",v,axis=0)',),
+        ),
+        Part(epochs, "__init__", _agree_on_length, ("self", "distribute_strategy"), ("_distributed_dataset=dataset",)),
+        Part(epochs, "_get_iterator", _tell_iterators_their_length, ("self",), ("returnself._distributed_dataset",)),
+        Part(container, "__init__", _agree_on_callbacks, ("self", "callbacks"), ("self.set_model(model)",)),
+        Part(container, "on_train_begin", _agree_if_not_yet, ("self", "logs"), ("callback.on_train_begin(",)),
+        Part(container, "on_train_batch_end", _stop_at_a_batch, ("self", "batch", "logs"), ("_on_train_batch_end",)),
+        Part(container, "on_epoch_end", _stop_at_an_epoch, ("self", "epoch", "logs"), ("callback.on_epoch_end(",)),
+        Part(container, "on_test_begin", _begin_of_a_test, ("self", "logs"), ("callback.on_test_begin(",)),
+        Part(container, "on_test_end", _end_of_a_test, ("self", "logs"), ("callback.on_test_end(",)),
+        Part(backup, "on_train_begin", _restore_everywhere, ("self", "logs"), ("self._load_model()",)),
+        Part(callbacks.ModelCheckpoint, "_save_model", _save_for_nothing, ("self", "epoch"), ("self.model.save(",)),
+        Part(scaling, "check_finite", _finite_everywhere, ("self", "grads"), ("ops.isfinite(",)),
+        Part(
+            optimizer,
+            "_backend_apply_gradients",
+            _branch_outside_of_replicas,
+            ("self", "grads", "trainable_variables"),
+            ("ops.cond(is_update_step,", "ops.cond(should_overwrite_model_vars,"),
+        ),
     ]
 
 
-def _check_parameters(function: Function, *names: str) -> None:
-    found = tuple(inspect.signature(function).parameters)
-    if found != names:
-        raise TypeError(f"{function.__name__}({', '.join(found)}) where ({', '.join(names)}) was expected")
+# ---- what the workers agree on
+class Unison:
+    """What the workers know of each other during one `fit` or `evaluate` of a model."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+        self.depth = 0
+        self.testing = False
+        self.agreed = False
+        self.reads_batches = False
+        """Some worker has a callback that reads the logs of training batches."""
+        self.reads_test_batches = False
+        self.looks_at_batches = False
+        """Some worker has a callback that may stop the training, or save weights, after any batch."""
+        self.shares_backup = False
+        """All workers restore from the chief's backup."""
+        self.stop_later = False
+        """Here `stop_training` was set at a batch, where the others do not ask for it."""
+        self.redirections: list[Redirection] = []
+
+    @property
+    def reads(self) -> bool:
+        """Whether the logs of the batches of now are read."""
+        return self.reads_test_batches if self.testing else self.reads_batches
 
 
-def _has(function: Function, signs: tuple[str, ...]) -> bool:
-    source = "".join(inspect.getsource(function).split())
-    return all(sign in source for sign in signs)
+_unisons: weakref.WeakKeyDictionary[Model, Unison] = weakref.WeakKeyDictionary()
+_readers: weakref.WeakKeyDictionary[Model, tuple[list[Data], Function]] = weakref.WeakKeyDictionary()
+_exchanges: weakref.WeakKeyDictionary[Strategy, Function] = weakref.WeakKeyDictionary()
 
 
-def _build_from_spec(trainer: ModuleType, original: Function, announce: Announce) -> Function:
-    @functools.wraps(original)
+def _in_unison(original: Function, announce: Announce) -> Function:
+    def run(self: Model, *args: Any, **kwargs: Any) -> Any:
+        if not _spans_workers(self.distribute_strategy):
+            return original(self, *args, **kwargs)
+        announce()
+        unison = _unisons.setdefault(self, Unison(self.distribute_strategy))
+        unison.depth += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            unison.depth -= 1
+            if unison.depth == 0:
+                _unisons.pop(self)
+                for redirection in unison.redirections:
+                    _undo(redirection)
+
+    return run
+
+
+def _unison_of(container: Any) -> Unison | None:
+    model = getattr(container, "model", None)
+    return None if model is None else _unisons.get(model)
+
+
+def _agree_on_callbacks(original: Function, _: Announce) -> Function:
+    """Before any callback is told of its model: TensorBoard writes to its directory at once."""
+
+    def __init__(self: Any, callbacks: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        model = kwargs.get("model")
+        unison = None if model is None else _unisons.get(model)
+        if unison is not None and not unison.agreed:
+            shows = bool(kwargs.get("add_progbar")) and kwargs.get("verbose") in (1, "auto")
+            _agree(unison, _flat(callbacks), shows)
+        original(self, callbacks, *args, **kwargs)
+
+    return __init__
+
+
+def _agree_if_not_yet(original: Function, _: Announce) -> Function:
+    """A `CallbackList` of the user's own was made before `fit`."""
+
+    def on_train_begin(self: Any, logs: Any = None) -> None:
+        unison = _unison_of(self)
+        if unison is not None and not unison.agreed:
+            _agree(unison, self.callbacks, shows=False)
+        original(self, logs)
+
+    return on_train_begin
+
+
+def _agree(unison: Unison, callbacks: Sequence[Callback], shows: bool) -> None:
+    """Learn what the callbacks of all workers need, and keep out of the chief's files."""
+    own = {
+        "reads": shows or any(_reads_batches(callback, "train") for callback in callbacks),
+        "reads_test": shows or any(_reads_batches(callback, "test") for callback in callbacks),
+        "looks": any(_looks_at_batches(callback) for callback in callbacks),
+        "paths": [_path_of(callback) for callback in callbacks],
+        "backups": [_path_of(callback) for callback in callbacks if _kind_of(callback) == "BackupAndRestore"],
+    }
+    index, everyone = _everyones(unison.strategy, own)
+    unison.agreed = True
+    unison.reads_batches = any(each["reads"] for each in everyone)
+    unison.reads_test_batches = any(each["reads_test"] for each in everyone)
+    unison.looks_at_batches = any(each["looks"] for each in everyone)
+    unison.shares_backup = bool(own["backups"]) and all(each["backups"] == own["backups"] for each in everyone)
+    if index > 0:
+        taken = {path for path in everyone[0]["paths"] if path is not None}
+        for callback in callbacks:
+            if _path_of(callback) in taken:
+                unison.redirections.append(_redirected(callback))
+
+
+WRITERS = {
+    "ModelCheckpoint": ("filepath",),
+    "CSVLogger": ("filename",),
+    "TensorBoard": ("log_dir",),
+    "BackupAndRestore": (
+        "backup_dir",
+        "_weights_path",
+        "_training_metadata_path",
+        "_prev_weights_path",
+        "_prev_training_metadata_path",
+    ),
+}
+"""Callbacks of Keras that write files: the attributes that say where; the first one is what the user named."""
+
+
+def _kind_of(callback: Callback) -> str:
+    """The callback of Keras that it is, or is made from."""
+    names = (kind.__name__ for kind in type(callback).__mro__ if kind.__module__.startswith("keras.src.callbacks."))
+    return next(names, "")
+
+
+def _path_of(callback: Callback) -> str | None:
+    """Where it writes; None: nowhere that we know of."""
+    attributes = WRITERS.get(_kind_of(callback))
+    path = getattr(callback, attributes[0], None) if attributes else None
+    return os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+
+
+class Redirection(NamedTuple):
+    """A callback that writes into a temporary directory, and where it wrote before."""
+
+    callback: Callback
+    scratch: Path
+    before: dict[str, Any]
+
+
+def _redirected(callback: Callback) -> Redirection:
+    """Let a callback write what nobody reads: saving may need all workers, but one file needs only one."""
+    first, *_ = attributes = WRITERS[_kind_of(callback)]
+    scratch = Path(tempfile.mkdtemp(prefix="keras-worker-"))
+    before = {name: getattr(callback, name) for name in attributes if hasattr(callback, name)}
+    named = os.fspath(before[first])
+    for name, path in before.items():
+        setattr(callback, name, os.fspath(path).replace(named, str(scratch / Path(named).name), 1))
+    return Redirection(callback, scratch, before)
+
+
+def _undo(redirection: Redirection) -> None:
+    for name, value in redirection.before.items():
+        setattr(redirection.callback, name, value)
+    shutil.rmtree(redirection.scratch, ignore_errors=True)
+
+
+def _redirection_of(callback: Callback) -> Redirection | None:
+    unison = _unison_of(callback)
+    redirections = [] if unison is None else unison.redirections
+    return next((each for each in redirections if each.callback is callback), None)
+
+
+def _reads_batches(callback: Callback, phase: str) -> bool:
+    """Whether it looks into the logs of batches; of Keras's own callbacks we know."""
+    kind = _kind_of(callback)
+    if type(callback).__name__ == kind:
+        if kind in ("ModelCheckpoint", "BackupAndRestore"):
+            return phase == "train" and callback.save_freq != "epoch"
+        if kind == "TensorBoard":
+            return bool(callback.update_freq != "epoch")
+        if kind == "ProgbarLogger":
+            return True
+    hooks = ("on_batch_end", f"on_{phase}_batch_end")
+    return not all(getattr(getattr(callback, hook), "_is_default", False) for hook in hooks)
+
+
+def _looks_at_batches(callback: Callback) -> bool:
+    """Whether it may stop the training, or look at the weights, between two batches."""
+    return _kind_of(callback) not in ("TensorBoard", "ProgbarLogger") and _reads_batches(callback, "train")
+
+
+def _flat(callbacks: Any) -> list[Callback]:
+    if isinstance(callbacks, (list, tuple)):
+        return [each for one in callbacks for each in _flat(one)]
+    return [] if callbacks is None else [callbacks]
+
+
+def _everyones(strategy: Strategy, value: Any) -> tuple[int, list[Any]]:
+    """Own index, and the value (anything that JSON can tell) of every worker, the chief's first. All must call this."""
+    own = list(json.dumps(value).encode())
+    index, lengths = _rows(strategy, [len(own)])
+    longest = max(int(length) for [length] in lengths)
+    _, rows = _rows(strategy, own + [0] * (longest - len(own)))
+    texts = (bytes(int(number) for number in row[: int(length)]) for row, [length] in zip(rows, lengths, strict=True))
+    return index, [json.loads(text) for text in texts]
+
+
+def _rows(strategy: Strategy, numbers: list[int]) -> tuple[int, list[list[float]]]:
+    """Own index, and as many numbers of every worker, in one all-reduce."""
+    if strategy not in _exchanges:
+        _exchanges[strategy] = _exchange(strategy)
+    index, table = _exchanges[strategy](_tf().constant(numbers, dtype="float64"))
+    return int(index), table.numpy().tolist()
+
+
+def _exchange(strategy: Strategy) -> Function:
+    tf = _tf()
+    here = len(strategy.extended.worker_devices)
+    workers = strategy.num_replicas_in_sync // here
+
+    def in_replica(numbers: Data) -> tuple[Data, Data]:
+        context = tf.distribute.get_replica_context()
+        replica = tf.convert_to_tensor(context.replica_id_in_sync_group)
+        index = replica // here
+        mine = tf.where(replica % here == 0, numbers, tf.zeros_like(numbers))
+        row = tf.one_hot(index, workers, dtype=tf.float64)
+        return index, context.all_reduce("SUM", row[:, None] * mine[None, :])
+
+    def exchange(numbers: Data) -> Data:
+        results = strategy.run(in_replica, args=(numbers,))
+        return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
+
+    function: Function = tf.function(exchange, input_signature=[tf.TensorSpec([None], tf.float64)], autograph=False)
+    return function
+
+
+# ---- stopping
+def _stop_at_a_batch(original: Function, _: Announce) -> Function:
+    def on_train_batch_end(self: Any, batch: int, logs: Any = None) -> None:
+        original(self, batch, logs)
+        unison = _unison_of(self)
+        if unison is not None and unison.looks_at_batches:
+            self.model.stop_training = _any_worker(unison.strategy, self.model.stop_training)
+        elif unison is not None and self.model.stop_training:
+            unison.stop_later, self.model.stop_training = True, False
+
+    return on_train_batch_end
+
+
+def _stop_at_an_epoch(original: Function, _: Announce) -> Function:
+    def on_epoch_end(self: Any, epoch: int, logs: Any = None) -> None:
+        original(self, epoch, logs)
+        unison = _unison_of(self)
+        if unison is not None:
+            stop = self.model.stop_training or unison.stop_later
+            self.model.stop_training = _any_worker(unison.strategy, stop)
+
+    return on_epoch_end
+
+
+def _any_worker(strategy: Strategy, flag: bool) -> bool:
+    _, rows = _rows(strategy, [int(bool(flag))])
+    return any(value > 0 for [value] in rows)
+
+
+def _begin_of_a_test(original: Function, _: Announce) -> Function:
+    def on_test_begin(self: Any, logs: Any = None) -> None:
+        unison = _unison_of(self)
+        if unison is not None:
+            unison.testing = True
+            if not unison.agreed:
+                _agree(unison, self.callbacks, shows=False)
+        original(self, logs)
+
+    return on_test_begin
+
+
+def _end_of_a_test(original: Function, _: Announce) -> Function:
+    def on_test_end(self: Any, logs: Any = None) -> None:
+        unison = _unison_of(self)
+        if unison is not None:
+            unison.testing = False
+        original(self, logs)
+
+    return on_test_end
+
+
+# ---- files
+def _save_for_nothing(original: Function, _: Announce) -> Function:
+    """A worker that is not the chief takes part in a save, and removes what it wrote at once."""
+
+    def _save_model(self: Callback, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        redirection = _redirection_of(self)
+        if redirection is not None:
+            shutil.rmtree(redirection.scratch)
+            redirection.scratch.mkdir()
+
+    return _save_model
+
+
+def _restore_everywhere(original: Function, _: Announce) -> Function:
+    def on_train_begin(self: Callback, logs: Any = None) -> None:
+        unison = _unison_of(self)
+        if unison is None or not unison.shares_backup:
+            original(self, logs)
+            return
+        is_chief = _redirection_of(self) is None
+        found = is_chief and Path(self._weights_path).exists()
+        if is_chief:
+            original(self, logs)
+        _, (chief, *_) = _everyones(unison.strategy, [found, self.model._initial_epoch])
+        if chief[0]:
+            _broadcast(unison.strategy, [*self.model.variables, *self.model.optimizer.variables])
+            self.model._initial_epoch = chief[1]
+
+    return on_train_begin
+
+
+def _broadcast(strategy: Strategy, variables: Iterable[Any]) -> None:
+    """Give every replica the chief's values."""
+    tf = _tf()
+    unique = {id(variable): variable for variable in variables if variable.value.dtype != tf.string}.values()
+    mirrored = [variable for variable in unique if getattr(variable, "synchronization", "auto") != "on_read"]
+
+    def in_replica() -> None:
+        context = tf.distribute.get_replica_context()
+        is_first = tf.equal(context.replica_id_in_sync_group, 0)
+        own = [tf.convert_to_tensor(variable.value) for variable in mirrored]
+        given = [tf.where(is_first, value, tf.zeros_like(value)) for value in own]
+        for variable, value in zip(mirrored, _sums(given), strict=True):
+            _assign_here(variable.value, value)
+
+    tf.function(lambda: strategy.run(in_replica), autograph=False)()
+
+
+def _assign_here(variable: Data, value: Data) -> None:
+    """Set this replica's copy of a distributed variable, in replica context."""
+    tf = _tf()
+    local = variable._get_on_device_or_primary() if hasattr(variable, "_get_on_device_or_primary") else variable
+    local.assign(tf.cast(value, local.dtype))
+
+
+# ---- data
+def _build_from_spec(original: Function, announce: Announce) -> Function:
     def _maybe_symbolic_build(self: Model, iterator: Data = None, data_batch: Data = None) -> None:
-        if iterator is not None and _spans_workers(trainer, self._distribute_strategy):
+        if iterator is not None and _spans_workers(self._distribute_strategy):
             announce()
-            iterator, data_batch = None, _one_replica_batch(trainer, iterator)
+            iterator, data_batch = None, _one_replica_batch(iterator)
         original(self, iterator=iterator, data_batch=data_batch)
 
     return _maybe_symbolic_build
 
 
-def _one_replica_batch(trainer: ModuleType, epoch_iterator: Data) -> Data:
+def _one_replica_batch(epoch_iterator: Data) -> Data:
     """Something with the shapes and dtypes of one replica's batch: its spec, else (shapes unknown) a real batch."""
+    tf, trainer = _tf(), _trainer()
     map_structure = trainer.tree.map_structure
     spec = map_structure(_first_replica_spec, epoch_iterator._distributed_dataset.element_spec)
     if all(leaf is None or leaf.shape.rank is not None for leaf in trainer.tree.flatten(spec)):
@@ -124,7 +548,7 @@ def _one_replica_batch(trainer: ModuleType, epoch_iterator: Data) -> Data:
     _, _, iterator = next(iter(epoch_iterator))
     local_values = epoch_iterator._distribute_strategy.experimental_local_results
     batch = map_structure(lambda value: local_values(value)[0], next(iterator))
-    return map_structure(lambda leaf: None if isinstance(leaf, trainer.tf.experimental.Optional) else leaf, batch)
+    return map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
 
 
 def _first_replica_spec(spec: Data) -> Data:
@@ -133,64 +557,100 @@ def _first_replica_spec(spec: Data) -> Data:
     return first if hasattr(first, "dtype") else None
 
 
-def _reduce_over_workers(trainer: ModuleType, original: Function, announce: Announce) -> Function:
-    operations = {"auto": "MEAN", "mean": "MEAN", "sum": "SUM"}
+def _agree_on_length(original: Function, _: Announce) -> Function:
+    """Where all shards have the same known length, nobody needs to ask before each batch who has one left.
 
-    @functools.wraps(original)
-    def reduce_per_replica(values: Data, strategy: Strategy, reduction: str) -> Data:
-        if reduction not in operations or not _spans_workers(trainer, strategy):
-            return original(values, strategy, reduction)
-        announce()
-        reduce_replica = functools.partial(_all_reduce, trainer.tf, operations[reduction])
-        reduced = strategy.run(reduce_replica, args=(values,))
-        return trainer.tree.map_structure(lambda value: strategy.experimental_local_results(value)[0], reduced)
-
-    return reduce_per_replica
-
-
-def _all_reduce(tf: ModuleType, operation: str, values: Data) -> Data:
-    """Reduce all numbers of a structure over all replicas in one collective; other leaves stay as they are.
-
-    Called in replica context. The numbers travel as float64, in which 32-bit integers and floats keep their value.
+    TensorFlow asks, by an all-reduce before each batch, unless the dataset is infinite.
     """
-    leaves: list[Data] = [leaf if leaf is None else tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(values)]
-    numbers = [i for i, leaf in enumerate(leaves) if leaf is not None and _is_number(leaf.dtype)]
-    if numbers:
-        flat = [tf.reshape(tf.cast(leaves[i], tf.float64), [-1]) for i in numbers]
-        reduced = tf.distribute.get_replica_context().all_reduce(operation, tf.concat(flat, axis=0))
-        for i, part in zip(numbers, tf.split(reduced, [tf.size(part) for part in flat]), strict=True):
-            leaves[i] = tf.cast(tf.reshape(part, tf.shape(leaves[i])), leaves[i].dtype)
-    return tf.nest.pack_sequence_as(values, leaves)
+
+    def __init__(self: Any, distribute_strategy: Strategy = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(self, distribute_strategy, *args, **kwargs)
+        dataset = self._distributed_dataset
+        if not _spans_workers(distribute_strategy) or not hasattr(dataset, "_enable_get_next_as_optional"):
+            return
+        own = _steps_known(self, len(distribute_strategy.extended.worker_devices))
+        _, lengths = _rows(distribute_strategy, [own])
+        everyones = {int(length) for [length] in lengths}
+        if everyones == {own} and own > 0:  # cardinalities below 0 are no lengths
+            dataset._enable_get_next_as_optional = False
+            setattr(dataset, EQUAL_SHARDS, own)
+        elif len(everyones) > 1:
+            dataset._enable_get_next_as_optional = True
+            dataset._cardinality = UNKNOWN
+
+    return __init__
 
 
-def _is_number(dtype: Data) -> bool:
-    return bool(dtype.is_floating or dtype.is_integer)
+def _steps_known(epoch_iterator: Any, replicas: int) -> int:
+    """How many steps this worker has data for, before it looks."""
+    if type(epoch_iterator.data_adapter).__name__ == "ArrayDataAdapter":
+        # Every global batch is cut into as many parts as there are replicas, some of which may be empty.
+        return int(epoch_iterator.data_adapter.num_batches)
+    batches = int(epoch_iterator._distributed_dataset.cardinality)
+    if batches > 0:
+        return batches // replicas if batches % replicas == 0 else UNKNOWN
+    return INFINITE if batches == INFINITE else UNKNOWN
 
 
-def _loop_over_steps(trainer: ModuleType, original: Function, announce: Announce) -> Function:
-    @functools.wraps(original)
+class _Tagged:
+    """A distributed dataset whose iterators know how many steps they are good for."""
+
+    def __init__(self, dataset: Data, steps: int) -> None:
+        self._dataset = dataset
+        self._steps = steps
+
+    def __iter__(self) -> Iterator[Data]:
+        iterator: Iterator[Data] = iter(self._dataset)
+        setattr(iterator, EQUAL_SHARDS, self._steps)
+        return iterator
+
+
+def _tell_iterators_their_length(original: Function, _: Announce) -> Function:
+    def _get_iterator(self: Any) -> Any:
+        dataset = original(self)
+        steps = getattr(dataset, EQUAL_SHARDS, None)
+        return dataset if steps is None else _Tagged(dataset, steps)
+
+    return _get_iterator
+
+
+# ---- steps
+class LocalLogs(dict[str, Any]):
+    """The logs of a step as this worker has computed them, and what each of its replicas has."""
+
+    per_replica: Data = None
+
+
+def _steps_without_reductions(original: Function, announce: Announce) -> Function:
     def _make_function(self: Model, step_function: Function) -> Function:
-        run_on_batches: Function = original(self, step_function)
-        if self.steps_per_execution == 1 or not _spans_workers(trainer, self.distribute_strategy):
-            return run_on_batches
+        if not _spans_workers(self.distribute_strategy):
+            stock: Function = original(self, step_function)
+            return stock
         announce()
-        run_on_iterator = _steps_in_one_graph(trainer, self, step_function)
+        on_batch, on_iterator = _traced_steps(self, step_function)
 
         def function(iterator: Data) -> Data:
-            distributed = isinstance(iterator, trainer.tf.distribute.DistributedIterator)
-            return run_on_iterator(iterator) if distributed else run_on_batches(iterator)
+            if isinstance(iterator, _tf().distribute.DistributedIterator):
+                outputs = _outputs_of(self, on_iterator, iterator)
+                unison = _unisons.get(self)
+                return _read(self, outputs) if unison is None or unison.reads else _local_logs(self, outputs)
+            for _, data in zip(range(self.steps_per_execution), iterator, strict=False):
+                outputs = on_batch(data)
+            return _read(self, outputs)
 
         return function
 
     return _make_function
 
 
-def _steps_in_one_graph(trainer: ModuleType, model: Model, step_function: Function) -> Function:
-    """A function of a distributed iterator: up to `steps_per_execution` steps, the last one's numbers reduced.
+def _traced_steps(model: Model, step_function: Function) -> tuple[Function, Function]:
+    """A function of one batch, and one of an iterator that does up to `steps_per_execution` steps.
 
-    It raises `OutOfRangeError` on all workers alike where the iterator has no batch left to begin with.
+    The second raises `OutOfRangeError` where the iterator has no batch left to begin with.
     """
-    tf, strategy, steps = trainer.tf, model.distribute_strategy, model.steps_per_execution
+    tf, strategy, steps = _tf(), model.distribute_strategy, model.steps_per_execution
+    if model.jit_compile is True:
+        _say_once("jit_compile=True: XLA cannot compile an all-reduce between workers, the steps run without it")
 
     def run(data: Data) -> Data:
         return strategy.run(step_function, args=(data,))
@@ -199,66 +659,304 @@ def _steps_in_one_graph(trainer: ModuleType, model: Model, step_function: Functi
     step = model._autoconvert_optionals(run) if hasattr(model, "_autoconvert_optionals") else run
 
     def steps_on_iterator(iterator: Data) -> Data:
-        def next_step(done: Data, _: Data, outputs: Data) -> tuple[Data, Data, Data]:
-            batch = iterator.get_next_as_optional()
-            # The same on all workers: TensorFlow all-reduces it, and feeds empty batches to those who ran out early.
-            more = batch.has_value()
-            return done + 1, more, tf.cond(more, lambda: step(batch.get_value()), lambda: outputs)
-
         batch = iterator.get_next()
+        if steps == 1:
+            return step(batch)
+
+        def next_step(done: Data, _: Data, outputs: Data) -> tuple[Data, Data, Data]:
+            following = _next_or_none(iterator)
+            more = following.has_value()
+            return done + 1, more, tf.cond(more, lambda: step(following.get_value()), lambda: outputs)
+
         # At the end of the data nothing may happen, not even what needs no data: `optimizer.iterations` counts steps.
         with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
             first = (tf.constant(1), tf.constant(True), step(batch))
         *_, outputs = tf.while_loop(lambda done, more, _: tf.logical_and(done < steps, more), next_step, first)
-        return trainer.reduce_per_replica(outputs, strategy, reduction="auto")
+        return outputs
 
+    if model.run_eagerly:
+        return step, steps_on_iterator
     # As in Keras itself, AutoGraph does not touch the user's `train_step`.
-    compiled: Function = tf.function(steps_on_iterator, autograph=False, reduce_retracing=True)
-    return steps_on_iterator if model.run_eagerly else compiled
+    compiled = functools.partial(tf.function, autograph=False, reduce_retracing=True)
+    return compiled(step), compiled(steps_on_iterator)
 
 
-def _average_drifted(trainer: ModuleType, original: Function, announce: Announce) -> Function:
-    averages: weakref.WeakKeyDictionary[Model, tuple[list[Data], Function]] = weakref.WeakKeyDictionary()
+def _next_or_none(iterator: Data) -> Data:
+    """The next batch as an Optional that is empty on all workers alike."""
+    tf = _tf()
+    if iterator._enable_get_next_as_optional or iterator._cardinality == INFINITE:
+        return iterator.get_next_as_optional()
+    optionals = iterator._iterators[0].get_next_as_optional_list()
+    per_replica = importlib.import_module("tensorflow.python.distribute.input_lib")._create_per_replica
+    return tf.cond(
+        optionals[0].has_value(),
+        lambda: tf.experimental.Optional.from_value(
+            per_replica([optional.get_value() for optional in optionals], iterator._strategy)
+        ),
+        lambda: tf.experimental.Optional.empty(iterator._element_spec),
+    )
 
-    @functools.wraps(original)
+
+def _outputs_of(model: Model, on_iterator: Function, iterator: Data) -> Data:
+    """Raises OutOfRangeError at the common end of the data.
+
+    Raises:
+        InputEndedError: the data ended here before it ended for all.
+    """
+    done = getattr(iterator, "_multiworker_steps", 0)
+    try:
+        outputs = on_iterator(iterator)
+    except (_tf().errors.OutOfRangeError, StopIteration) as error:
+        if iterator._enable_get_next_as_optional:
+            raise
+        promised = getattr(iterator, EQUAL_SHARDS, None) if iterator._cardinality != INFINITE else None
+        if iterator._cardinality == INFINITE or (promised is not None and done < promised):
+            raise InputEndedError(
+                f"the input of this worker ended after {done} steps, while its peers go on and wait for its gradients. "
+                "Its shard is shorter than its dataset says (an infinite `repeat()`, or `assert_cardinality`): give "
+                "every worker the same number of batches, or let `tf.data` find the length."
+            ) from error
+        raise
+    iterator._multiworker_steps = done + model.steps_per_execution
+    return outputs
+
+
+def _local_logs(model: Model, outputs: Data) -> Data:
+    local_results = model.distribute_strategy.experimental_local_results
+    local = _trainer().tree.map_structure(lambda value: local_results(value)[0], outputs)
+    if not isinstance(local, dict):
+        return local
+    logs = LocalLogs(local)
+    logs.per_replica = outputs
+    return logs
+
+
+# ---- metrics
+def _read_at_the_end(original: Function, announce: Announce) -> Function:
     def _get_metrics_result_or_logs(self: Model, logs: Data) -> Data:
-        variables = _drifting(self) if _spans_workers(trainer, self.distribute_strategy) else []
-        if variables:
-            announce()
-            known, average = averages.get(self, ([], None))
-            if average is None or [id(v) for v in known] != [id(v) for v in variables]:
-                average = _averaging(trainer.tf, self.distribute_strategy, variables)
-                averages[self] = variables, average
-            average()
-        return original(self, logs)
+        if not _spans_workers(self.distribute_strategy):
+            return original(self, logs)
+        announce()
+        return _read(self, logs.per_replica if isinstance(logs, LocalLogs) else logs, at_the_end=True)
 
     return _get_metrics_result_or_logs
+
+
+def _read(model: Model, outputs: Data, at_the_end: bool = False) -> Data:
+    """The logs of all workers' examples: what the metrics say, or the mean of what a step of the user's own returned.
+
+    At the end of an epoch, and where callbacks look at weights, what drifted apart is averaged on the same way.
+    """
+    unison = _unisons.get(model)
+    with_drift = at_the_end or (unison is not None and unison.looks_at_batches and not unison.testing)
+    metrics = _unique(variable for metric in model.metrics for variable in metric.variables)
+    drifting = _drifting(model) if with_drift else []
+    known, reader = _readers.get(model, ([], None))
+    if reader is None or [id(v) for v in known] != [id(v) for v in [*metrics, *_drifting(model)]]:
+        reader = _reader(model, metrics)
+        _readers[model] = [*metrics, *_drifting(model)], reader
+    return reader(outputs, bool(drifting))
+
+
+def _reader(model: Model, metrics: list[Data]) -> Function:
+    tf, strategy = _tf(), model.distribute_strategy
+    replicas = strategy.num_replicas_in_sync
+
+    def in_replica(outputs: Data, with_drift: bool) -> Data:
+        leaves = tf.nest.flatten(outputs)
+        numbers = [i for i, leaf in enumerate(leaves) if leaf is not None and _is_number(tf.convert_to_tensor(leaf))]
+        drifting = [variable.value for variable in _drifting(model)] if with_drift else []
+        if isinstance(outputs, dict) and set(outputs) == set(model.get_metrics_result()):
+            numbers = []
+        given = [_share(variable) for variable in metrics]
+        totals = _sums([*given, *[leaves[i] for i in numbers], *drifting])
+        of_metrics, rest = totals[: len(metrics)], [total / replicas for total in totals[len(metrics) :]]
+        for i, mean in zip(numbers, rest, strict=False):
+            leaves[i] = tf.cast(mean, tf.convert_to_tensor(leaves[i]).dtype)
+        for variable, mean in zip(drifting, rest[len(numbers) :], strict=True):
+            _assign_here(variable, mean)
+        logs = tf.nest.pack_sequence_as(outputs, leaves)
+        scope = importlib.import_module("keras").StatelessScope
+        known = [(v, tf.cast(total, v.dtype)) for v, total in zip(metrics, of_metrics, strict=True)]
+        with scope(state_mapping=known):
+            results = model.get_metrics_result()
+        same = isinstance(logs, dict) and set(logs) == set(results)
+        return results if same else logs
+
+    def read(outputs: Data, with_drift: bool) -> Data:
+        logs = strategy.run(in_replica, args=(outputs, with_drift))
+        return _trainer().tree.map_structure(lambda value: strategy.experimental_local_results(value)[0], logs)
+
+    function: Function = tf.function(read, autograph=False, reduce_retracing=True)
+    return function
+
+
+def _share(variable: Data) -> Data:
+    """What this replica adds to the value of a metric's variable."""
+    tf = _tf()
+    value = tf.convert_to_tensor(variable.value)
+    context = tf.distribute.get_replica_context()
+    aggregation = getattr(variable, "aggregation", "sum")
+    if aggregation == "sum":
+        return value
+    if aggregation == "mean":
+        return tf.cast(value, tf.float64) / context.num_replicas_in_sync
+    return tf.where(tf.equal(context.replica_id_in_sync_group, 0), value, tf.zeros_like(value))
+
+
+def _sums(values: list[Data]) -> list[Data]:
+    """The sum of each over all replicas, as float64, in one collective; called in replica context.
+
+    32-bit integers and floats keep their value in float64.
+    """
+    tf = _tf()
+    if not values:
+        return []
+    tensors = [tf.convert_to_tensor(value) for value in values]
+    flat = [tf.reshape(tf.cast(tensor, tf.float64), [-1]) for tensor in tensors]
+    summed = tf.distribute.get_replica_context().all_reduce("SUM", tf.concat(flat, axis=0))
+    parts = tf.split(summed, [tf.size(part) for part in flat], num=len(flat))
+    return [tf.reshape(part, tf.shape(tensor)) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+def _is_number(tensor: Data) -> bool:
+    return bool(tensor.dtype.is_floating or tensor.dtype.is_integer)
+
+
+def _unique(variables: Iterable[Data]) -> list[Data]:
+    return list({id(variable): variable for variable in variables}.values())
 
 
 def _drifting(model: Model) -> list[Data]:
     """The floats of the layers' state that no replica tells the others about. Frozen weights are not among them."""
     state = (variable for layer in model._flatten_layers() for variable in layer._non_trainable_variables)
     alone = (variable for variable in state if getattr(variable, "aggregation", None) == "none")
-    return [variable for variable in alone if variable.value.dtype.is_floating]
+    return _unique(variable for variable in alone if variable.value.dtype.is_floating)
 
 
-def _averaging(tf: ModuleType, strategy: Strategy, variables: list[Data]) -> Function:
-    def in_replica() -> None:
-        means = _all_reduce(tf, "MEAN", [variable.value for variable in variables])
-        for variable, mean in zip(variables, means, strict=True):
-            variable.value.assign(mean)
+def _reduce_over_workers(original: Function, announce: Announce) -> Function:
+    operations = {"auto": "MEAN", "mean": "MEAN", "sum": "SUM"}
 
-    average: Function = tf.function(lambda: strategy.run(in_replica), autograph=False)
-    return average
+    def reduce_per_replica(values: Data, strategy: Strategy, reduction: str) -> Data:
+        if reduction not in operations or not _spans_workers(strategy):
+            return original(values, strategy, reduction)
+        announce()
+        reduce_replica = functools.partial(_all_reduce, operations[reduction])
+        reduced = strategy.run(reduce_replica, args=(values,))
+        return _trainer().tree.map_structure(lambda value: strategy.experimental_local_results(value)[0], reduced)
+
+    return reduce_per_replica
 
 
-def _spans_workers(trainer: ModuleType, strategy: Strategy) -> bool:
-    multi_worker = isinstance(strategy, trainer.tf.distribute.MultiWorkerMirroredStrategy)
+def _all_reduce(operation: str, values: Data) -> Data:
+    """Reduce all numbers of a structure over all replicas; other leaves stay as they are. In replica context."""
+    tf = _tf()
+    leaves: list[Data] = [leaf if leaf is None else tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(values)]
+    numbers = [i for i, leaf in enumerate(leaves) if leaf is not None and _is_number(leaf)]
+    replicas = tf.distribute.get_replica_context().num_replicas_in_sync if operation == "MEAN" else 1
+    for i, total in zip(numbers, _sums([leaves[i] for i in numbers]), strict=True):
+        leaves[i] = tf.cast(total / replicas, leaves[i].dtype)
+    return tf.nest.pack_sequence_as(values, leaves)
+
+
+# ---- optimizers
+def _finite_everywhere(original: Function, announce: Announce) -> Function:
+    """Keras takes the first replica's answer for all, and so each worker its own: they would part for ever."""
+
+    def check_finite(self: Any, grads: Data) -> Data:
+        finite = original(self, grads)
+        tf = _tf()
+        if not _spans_workers(tf.distribute.get_strategy()) or tf.distribute.in_cross_replica_context():
+            return finite
+        announce()
+        infinite = tf.cast(tf.logical_not(finite), tf.float32)
+        return tf.equal(tf.distribute.get_replica_context().all_reduce("SUM", infinite), 0)
+
+    return check_finite
+
+
+def _branch_outside_of_replicas(original: Function, announce: Announce) -> Function:
+    """Accumulate gradients, and overwrite variables by their averages, without a collective in a replica's branch."""
+
+    def _backend_apply_gradients(self: Any, grads: Data, trainable_variables: Data) -> None:
+        branches = self.gradient_accumulation_steps or (self.use_ema and self.ema_overwrite_frequency)
+        if not branches or not _spans_workers(self._distribution_strategy):
+            original(self, grads, trainable_variables)
+            return
+        announce()
+        variables = list(trainable_variables)
+        _apply_or_accumulate(self, list(grads), variables)
+        if self.use_ema:
+            self._update_model_variables_moving_average(self._trainable_variables)
+            if self.ema_overwrite_frequency:
+                _overwrite_by_averages(self)
+
+    return _backend_apply_gradients
+
+
+def _apply_or_accumulate(optimizer: Any, grads: list[Data], variables: list[Data]) -> None:
+    """What Keras does with the gradients of a step, in replica context."""
+    steps = optimizer.gradient_accumulation_steps
+    kept = [optimizer._accumulated_gradients[optimizer._get_variable_index(v)] for v in variables] if steps else []
+
+    def update(grads: list[Data]) -> None:
+        means = [(grad + other) / steps for grad, other in zip(grads, kept, strict=True)] if steps else grads
+        means = optimizer._clip_gradients(means)
+        optimizer._apply_weight_decay(variables)
+        optimizer._backend_update_step(means, variables, optimizer.learning_rate)
+        if steps:
+            optimizer._backend_reset_gradient_accumulators()
+
+    def accumulate(grads: list[Data]) -> None:
+        optimizer._backend_increment_gradient_accumulators(grads, kept)
+
+    def across_replicas(strategy: Strategy, grads: list[Data]) -> None:
+        def on_each(function: Function) -> Function:
+            return lambda: [strategy.extended.call_for_each_replica(function, args=(grads,)), None][1]
+
+        due = (optimizer._iterations + 1) % steps == 0
+        _tf().cond(due, on_each(update), on_each(accumulate))
+
+    if steps:
+        _tf().distribute.get_replica_context().merge_call(across_replicas, args=(grads,))
+    else:
+        update(grads)
+
+
+def _overwrite_by_averages(optimizer: Any) -> None:
+    """In replica context, when it is time."""
+
+    def across_replicas(_: Strategy) -> None:
+        due = (optimizer.iterations + 1) % optimizer.ema_overwrite_frequency == 0
+        overwrite = optimizer._overwrite_model_variables_with_average_value
+        _tf().cond(due, lambda: [overwrite(optimizer._trainable_variables), None][1], lambda: None)
+
+    _tf().distribute.get_replica_context().merge_call(across_replicas)
+
+
+# ---- small things
+def _spans_workers(strategy: Strategy) -> bool:
+    multi_worker = isinstance(strategy, _tf().distribute.MultiWorkerMirroredStrategy)
     return multi_worker and bool(strategy.extended._in_multi_worker_mode())
+
+
+@functools.cache
+def _tf() -> ModuleType:
+    return importlib.import_module("tensorflow")
+
+
+@functools.cache
+def _trainer() -> ModuleType:
+    return importlib.import_module(TRAINER)
 
 
 def _once(line: str) -> Callable[[], None]:
     return functools.cache(functools.partial(_say, line))
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+    _say(line)
 
 
 def _say(line: str) -> None:
