@@ -40,6 +40,7 @@ PREFIX = "tf-launch:"
 MARK = "_multiworker_fix"
 TRAINER = "keras.src.backend.tensorflow.trainer"
 TF_OPTIMIZER = "keras.src.backend.tensorflow.optimizer"
+CORE = "keras.src.backend.tensorflow.core"
 
 INFINITE = -1
 UNKNOWN = -2
@@ -129,7 +130,14 @@ def _replace_faulty(trainer: ModuleType, version: str) -> str | None:
     return names
 
 
-STAND_ALONE = ("_maybe_symbolic_build", "reduce_per_replica", "check_finite", "_backend_apply_gradients")
+STAND_ALONE = (
+    "_maybe_symbolic_build",
+    "reduce_per_replica",
+    "check_finite",
+    "_backend_apply_gradients",
+    "__float__",
+    "__int__",
+)
 """Functions that may be replaced without the others, whose replacements count on each other."""
 
 
@@ -148,6 +156,7 @@ def _parts(trainer: ModuleType) -> list[Part]:
     container, backup = callbacks.CallbackList, callbacks.BackupAndRestore
     optimizer = importlib.import_module(TF_OPTIMIZER).TFOptimizer
     scaling = trainer.optimizers_module.LossScaleOptimizer
+    variable = importlib.import_module(CORE).Variable
     return [
         Part(model, "fit", _in_unison, ("self", "x"), ("callbacks_module.CallbackList(",)),
         Part(model, "evaluate", _in_unison, ("self", "x"), ("callbacks_module.CallbackList(",)),
@@ -191,6 +200,8 @@ def _parts(trainer: ModuleType) -> list[Part]:
             ("self", "grads", "trainable_variables"),
             ("ops.cond(is_update_step,", "ops.cond(should_overwrite_model_vars,"),
         ),
+        Part(variable, "__float__", _of_this_replica, ("self",), ("returnfloat(self.value)",)),
+        Part(variable, "__int__", _of_this_replica, ("self",), ("returnint(self.value)",)),
     ]
 
 
@@ -200,7 +211,6 @@ class Unison:
 
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
-        self.depth = 0
         self.testing = False
         self.agreed = False
         self.reads_batches = False
@@ -230,16 +240,19 @@ def _in_unison(original: Function, announce: Announce) -> Function:
         if not _spans_workers(self.distribute_strategy):
             return original(self, *args, **kwargs)
         announce()
-        unison = _unisons.setdefault(self, Unison(self.distribute_strategy))
-        unison.depth += 1
+        outer = _unisons.get(self)
+        if outer is not None and "_use_cached_eval_dataset" in kwargs:  # the validation of a `fit`
+            return original(self, *args, **kwargs)
+        unison = _unisons[self] = Unison(self.distribute_strategy)
         try:
             return original(self, *args, **kwargs)
         finally:
-            unison.depth -= 1
-            if unison.depth == 0:
-                _unisons.pop(self)
-                for redirection in unison.redirections:
-                    _undo(redirection)
+            for redirection in unison.redirections:
+                _undo(redirection)
+            if outer is None:
+                del _unisons[self]
+            else:
+                _unisons[self] = outer
 
     return run
 
@@ -892,6 +905,24 @@ def _branch_outside_of_replicas(original: Function, announce: Announce) -> Funct
                 _overwrite_by_averages(self)
 
     return _backend_apply_gradients
+
+
+def _of_this_replica(original: Function, _: Announce) -> Function:
+    """`float(model.optimizer.learning_rate)`: a variable of several replicas is no number to Python, its value is."""
+
+    def number(self: Any) -> Any:
+        spans = _spans_workers(getattr(self.value, "distribute_strategy", None))
+        return original(_Value(self.ndim, self.shape, _tf().convert_to_tensor(self.value)) if spans else self)
+
+    return number
+
+
+class _Value(NamedTuple):
+    """As much of a Keras variable as it takes to make a number of it."""
+
+    ndim: int
+    shape: tuple[int, ...]
+    value: Data
 
 
 def _apply_or_accumulate(optimizer: Any, grads: list[Data], variables: list[Data]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TRAINER = "keras.src.backend.tensorflow.trainer"
-OPTIMIZER = "keras.src.backend.tensorflow.optimizer"
+OTHERS = ("keras.src.backend.tensorflow.optimizer", "keras.src.backend.tensorflow.core")
 
 FAULTY = """
 class TensorFlowTrainer:
@@ -78,6 +78,13 @@ class TFOptimizer:
         ops.cond(is_update_step, 1, 2)
         ops.cond(should_overwrite_model_vars, 1, 2)
 
+class Variable:
+    def __float__(self):
+        return float(self.value)
+
+    def __int__(self):
+        return int(self.value)
+
 def reduce_per_replica(values, strategy, reduction):
     return strategy.reduce("MEAN", v, axis=0)
 """
@@ -95,6 +102,8 @@ for fault, mended in {
     "self.model.save(": "self.model.save_by_chief(",
     "ops.isfinite(": "ops.is_finite_everywhere(",
     "ops.cond(": "ops.cond_across(",
+    "float(self": "float(self.replica",
+    "int(self": "int(self.replica",
     "axis=0": "axis=None",
 }.items():
     SOUND = SOUND.replace(fault, mended)
@@ -102,7 +111,8 @@ REPLACED = (
     "TensorFlowTrainer: fit, evaluate, _maybe_symbolic_build, _make_function, _get_metrics_result_or_logs; "
     "trainer: reduce_per_replica; TFEpochIterator: __init__, _get_iterator; CallbackList: __init__, "
     "on_train_begin, on_train_batch_end, on_epoch_end, on_test_begin, on_test_end; BackupAndRestore: on_train_begin; "
-    "ModelCheckpoint: _save_model; LossScaleOptimizer: check_finite; TFOptimizer: _backend_apply_gradients"
+    "ModelCheckpoint: _save_model; LossScaleOptimizer: check_finite; TFOptimizer: _backend_apply_gradients; "
+    "Variable: __float__, __int__"
 )
 
 
@@ -121,7 +131,8 @@ def keras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Modu
         monkeypatch.setitem(sys.modules, "keras", stand_in)
         (tmp_path / "trainer.py").write_text(trainer)
         module = load(tmp_path / "trainer.py", TRAINER, monkeypatch)
-        monkeypatch.setitem(sys.modules, OPTIMIZER, module)
+        for name in OTHERS:
+            monkeypatch.setitem(sys.modules, name, module)
         return module
 
     return install
