@@ -64,13 +64,19 @@ class InputEndedError(RuntimeError):
 class Part(NamedTuple):
     """A function of Keras that may have a fault."""
 
+    area: str
     owner: Any
     name: str
     replacement: Callable[[Function, Announce], Function]
-    parameters: tuple[str, ...]
-    """What it is called with in the versions that are known."""
+    called_with: str
+    """Its first parameters in the versions that are known."""
     signs: tuple[str, ...]
     """Source text (without blanks) that shows the fault."""
+
+    @property
+    def title(self) -> str:
+        """As in Keras's source."""
+        return f"{self.owner.__name__.rpartition('.')[2]}.{self.name}"
 
     @property
     def is_faulty(self) -> bool:
@@ -80,10 +86,9 @@ class Part(NamedTuple):
             TypeError: the function is not called as it was in the versions that are known.
         """
         function = getattr(self.owner, self.name)
-        found = tuple(inspect.signature(function).parameters)
-        if found[: len(self.parameters)] != self.parameters:
-            expected = ", ".join(self.parameters)
-            raise TypeError(f"{function.__qualname__}({', '.join(found)}) where ({expected}) was expected")
+        expected, found = self.called_with.split(), list(inspect.signature(function).parameters)
+        if found[: len(expected)] != expected:
+            raise TypeError(f"{self.title}({', '.join(found)}) where ({', '.join(expected)}) was expected")
         source = "".join(inspect.getsource(function).split())
         return all(sign in source for sign in self.signs)
 
@@ -95,7 +100,7 @@ def enable() -> str | None:
     built by two or more workers. Where Keras 3 looks different from what is known, a line says so at once.
 
     Returns:
-        The names of the functions that are now replaced, in words; None: Keras was left alone (it is not Keras 3, it
+        The names of the functions that are now replaced, with commas; None: Keras was left alone (it is not Keras 3, it
         does not run on TensorFlow, it is not recognised, or it has none of the faults).
     """
     keras = importlib.import_module("keras")
@@ -119,15 +124,13 @@ def _replace_faulty(trainer: ModuleType, version: str) -> str | None:
     if not found:
         _say(f"Keras {version} has none of the known faults under MultiWorkerMirroredStrategy: left alone")
         return None
-    owners = {part.owner: part.owner.__name__.rpartition(".")[2] for part in found}
-    names = "; ".join(
-        f"{name}: {', '.join(p.name for p in found if p.owner is owner)}" for owner, name in owners.items()
-    )
-    announce = _once(f"Keras {version} under MultiWorkerMirroredStrategy with two or more workers: replaced {names}")
+    areas = ", ".join(dict.fromkeys(part.area for part in found))
+    where = f"Keras {version} under MultiWorkerMirroredStrategy with two or more workers"
+    announce = _once(f"{where}: mended {areas} ({len(found)} functions replaced)")
     for part in found:
         original = getattr(part.owner, part.name)
         setattr(part.owner, part.name, functools.wraps(original)(part.replacement(original, announce)))
-    return names
+    return ", ".join(part.title for part in found)
 
 
 STAND_ALONE = (
@@ -145,7 +148,7 @@ def _check_whole(parts: list[Part], found: list[Part]) -> None:
     """Raise TypeError where only some of these are as they were in the versions that are known."""
     changed = [part for part in parts if part not in found]
     if 0 < len(changed) < len(parts):
-        names = ", ".join(f"{part.owner.__name__}.{part.name}" for part in changed)
+        names = ", ".join(part.title for part in changed)
         raise TypeError(f"{names} changed, of {len(parts)} functions that are only replaced together")
 
 
@@ -153,55 +156,34 @@ def _parts(trainer: ModuleType) -> list[Part]:
     """What may be replaced."""
     model, epochs = trainer.TensorFlowTrainer, trainer.TFEpochIterator
     callbacks = trainer.callbacks_module
-    container, backup = callbacks.CallbackList, callbacks.BackupAndRestore
+    container, backup, checkpoint = callbacks.CallbackList, callbacks.BackupAndRestore, callbacks.ModelCheckpoint
     optimizer = importlib.import_module(TF_OPTIMIZER).TFOptimizer
     scaling = trainer.optimizers_module.LossScaleOptimizer
     variable = importlib.import_module(CORE).Variable
+    steps = ("tf.while_loop(", "tf.cond(", "tf.function(", "reduce_per_replica(")
+    branches = ("ops.cond(is_update_step,", "ops.cond(should_overwrite_model_vars,")
+    whole_batches = ("strategy.reduce(", "maybe_distributed_data_batch")
     return [
-        Part(model, "fit", _in_unison, ("self", "x"), ("callbacks_module.CallbackList(",)),
-        Part(model, "evaluate", _in_unison, ("self", "x"), ("callbacks_module.CallbackList(",)),
-        Part(
-            model,
-            "_maybe_symbolic_build",
-            _build_from_spec,
-            ("self", "iterator", "data_batch"),
-            ("strategy.reduce(", "maybe_distributed_data_batch"),
-        ),
-        Part(
-            model,
-            "_make_function",
-            _steps_without_reductions,
-            ("self", "step_function"),
-            ("tf.while_loop(", "tf.cond(", "tf.function(", "reduce_per_replica("),
-        ),
-        Part(model, "_get_metrics_result_or_logs", _read_at_the_end, ("self", "logs"), ("self.get_metrics_result()",)),
-        Part(
-            trainer,
-            "reduce_per_replica",
-            _reduce_over_workers,
-            ("values", "strategy", "reduction"),
-            ('strategy.reduce("MEAN",v,axis=0)',),
-        ),
-        Part(epochs, "__init__", _agree_on_length, ("self", "distribute_strategy"), ("_distributed_dataset=dataset",)),
-        Part(epochs, "_get_iterator", _tell_iterators_their_length, ("self",), ("returnself._distributed_dataset",)),
-        Part(container, "__init__", _agree_on_callbacks, ("self", "callbacks"), ("self.set_model(model)",)),
-        Part(container, "on_train_begin", _agree_if_not_yet, ("self", "logs"), ("callback.on_train_begin(",)),
-        Part(container, "on_train_batch_end", _stop_at_a_batch, ("self", "batch", "logs"), ("_on_train_batch_end",)),
-        Part(container, "on_epoch_end", _stop_at_an_epoch, ("self", "epoch", "logs"), ("callback.on_epoch_end(",)),
-        Part(container, "on_test_begin", _begin_of_a_test, ("self", "logs"), ("callback.on_test_begin(",)),
-        Part(container, "on_test_end", _end_of_a_test, ("self", "logs"), ("callback.on_test_end(",)),
-        Part(backup, "on_train_begin", _restore_everywhere, ("self", "logs"), ("self._load_model()",)),
-        Part(callbacks.ModelCheckpoint, "_save_model", _save_for_nothing, ("self", "epoch"), ("self.model.save(",)),
-        Part(scaling, "check_finite", _finite_everywhere, ("self", "grads"), ("ops.isfinite(",)),
-        Part(
-            optimizer,
-            "_backend_apply_gradients",
-            _branch_outside_of_replicas,
-            ("self", "grads", "trainable_variables"),
-            ("ops.cond(is_update_step,", "ops.cond(should_overwrite_model_vars,"),
-        ),
-        Part(variable, "__float__", _of_this_replica, ("self",), ("returnfloat(self.value)",)),
-        Part(variable, "__int__", _of_this_replica, ("self",), ("returnint(self.value)",)),
+        Part("fit", model, "fit", _in_unison, "self x", ("callbacks_module.CallbackList(",)),
+        Part("fit", model, "evaluate", _in_unison, "self x", ("callbacks_module.CallbackList(",)),
+        Part("fit", model, "_maybe_symbolic_build", _build_from_spec, "self iterator data_batch", whole_batches),
+        Part("fit", model, "_make_function", _steps_without_reductions, "self step_function", steps),
+        Part("metrics", model, "_get_metrics_result_or_logs", _read_at_the_end, "self logs", ("get_metrics_result()",)),
+        Part("metrics", trainer, "reduce_per_replica", _reduce_over_workers, "values strategy reduction", ("axis=0)",)),
+        Part("input", epochs, "__init__", _agree_on_length, "self distribute_strategy", ("_dataset=dataset",)),
+        Part("input", epochs, "_get_iterator", _tell_iterators_their_length, "self", ("self._distributed_dataset",)),
+        Part("callbacks", container, "__init__", _agree_on_callbacks, "self callbacks", ("self.set_model(model)",)),
+        Part("callbacks", container, "on_train_begin", _agree_if_not_yet, "self logs", ("callback.on_train_begin(",)),
+        Part("callbacks", container, "on_train_batch_end", _stop_at_a_batch, "self batch logs", ("_on_train_batch_",)),
+        Part("callbacks", container, "on_epoch_end", _stop_at_an_epoch, "self epoch logs", ("callback.on_epoch_end(",)),
+        Part("callbacks", container, "on_test_begin", _begin_of_a_test, "self logs", ("callback.on_test_begin(",)),
+        Part("callbacks", container, "on_test_end", _end_of_a_test, "self logs", ("callback.on_test_end(",)),
+        Part("callbacks", backup, "on_train_begin", _restore_everywhere, "self logs", ("self._load_model()",)),
+        Part("callbacks", checkpoint, "_save_model", _save_for_nothing, "self epoch", ("self.model.save(",)),
+        Part("optimizers", scaling, "check_finite", _finite_everywhere, "self grads", ("ops.isfinite(",)),
+        Part("optimizers", optimizer, "_backend_apply_gradients", _branch_outside_of_replicas, "self grads", branches),
+        Part("scalars", variable, "__float__", _of_this_replica, "self", ("float(self.value)",)),
+        Part("scalars", variable, "__int__", _of_this_replica, "self", ("int(self.value)",)),
     ]
 
 
