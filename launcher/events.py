@@ -27,6 +27,11 @@ class HostLost(NamedTuple):
     reason: str
     remedy: str | None = None
 
+    @property
+    def complaint(self) -> str:
+        """For the user: what happened, and below it what to do about it."""
+        return f"{self.host}: {self.reason}" + (f"\n  {self.remedy}" if self.remedy else "")
+
 
 class PortsReserved(NamedTuple):
     """A host's answer to a reservation: one port a task."""

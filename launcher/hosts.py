@@ -210,8 +210,8 @@ class _Answers:
                 self.failures[host] = f"{host}: no ports for its workers: {reason}; change `ports`"
             case events.PutFailed(host, reason):
                 self.failures[host] = f"{host}: {reason}; make room there, or name another `run_dir` for it"
-            case events.HostLost(host, reason, remedy):
-                self.failures[host] = f"{host}: {reason}" + (f"\n  {remedy}" if remedy else "")
+            case events.HostLost(host):
+                self.failures[host] = event.complaint
 
     def forget(self, host: str) -> None:
         for answers in (self.facts, self.ports, self.dialled, self.failures):
