@@ -21,7 +21,7 @@ from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.hosts import Hosts
 from launcher.run import signals_into
 from launcher.run_directory import RunDirectory, find
-from launcher.run_directory.chief_files import kept
+from launcher.run_directory.chief_files import kept_line
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import relative
 from launcher.transport import LEASE
@@ -82,9 +82,9 @@ def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
     for each in gathering.outcomes:
         console.say(brought_line(each.host.name, each.gathered))
     all_here = gathering.tell(f"launch collect {shlex.quote(relative(directory.path))}")
-    found = kept(directory.chief, state.collect)
-    if found:
-        console.say(f"the chief's files, in {relative(directory.chief)}: {', '.join(map(str, found))}")
+    line = kept_line(directory.chief, state.collect)
+    if line is not None:
+        console.say(line)
     console.close()
     return interrupted or (EXIT_DONE if all_here else _exit_code(gathering.outcomes))
 

@@ -13,7 +13,7 @@ from launcher.cluster_file import ClusterFile, Host
 from launcher.free_ports import free_ports
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.reachability import LOOPBACK
-from launcher.sync.complaints import amount
+from launcher.wording import amount
 
 if TYPE_CHECKING:
     from launcher.sync.project import Project  # not needed where nothing is sent

@@ -32,7 +32,7 @@ from launcher.plan import AttemptPlan, plan_attempt
 from launcher.redaction import redacted_yaml
 from launcher.request import Request
 from launcher.run_directory import RunDirectory, find
-from launcher.run_directory.chief_files import kept, newest_step
+from launcher.run_directory.chief_files import kept_line, newest_step
 from launcher.run_directory.event_log import EventLog
 from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import Launcher, RunHost, RunState
@@ -253,9 +253,12 @@ class Session:
             if plan.attempt == self._first_attempt:
                 self._write_cluster_file()
                 self._write_state("running")
-        workers = "1 worker" if len(plan.tasks) == 1 else f"{len(plan.tasks)} workers"
+        from launcher.wording import counted
+
         hosts = ", ".join(dict.fromkeys(each.host for each in plan.tasks))
-        self._console.say(f"{workers} on {hosts}; run directory {relative(self._directory.path)}")
+        self._console.say(
+            f"{counted(len(plan.tasks), 'worker')} on {hosts}; run directory {relative(self._directory.path)}"
+        )
         if plan.attempt == self._first_attempt and len(self._file.hosts) > 1:
             addresses = {each.host: each.address.rpartition(":")[0] for each in plan.tasks}
             for line in start_warnings(self._hosts.facts, addresses):
@@ -321,13 +324,15 @@ class Session:
         self._console.say("\n".join(report(failure, log)), error=True)
 
     def _tell_of_files(self) -> None:
-        found = kept(self._directory.chief, self._file.collect)
-        if found:
-            self._console.say(f"the chief's files, in {relative(self._directory.chief)}: {', '.join(map(str, found))}")
+        line = kept_line(self._directory.chief, self._file.collect)
+        if line is not None:
+            self._console.say(line)
 
     def _after_restarts(self, result: RunResult) -> str:
+        from launcher.wording import counted
+
         restarts = result.attempts - 1
-        return "" if not restarts else f", after {restarts} restart{'' if restarts == 1 else 's'}"
+        return f", after {counted(restarts, 'restart')}" if restarts else ""
 
     @staticmethod
     def _exit_code(ended: AttemptResult) -> int:

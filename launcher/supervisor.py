@@ -300,7 +300,9 @@ def supervise(
 
 
 def _counted(tasks: set[Task]) -> str:
-    return "1 worker" if len(tasks) == 1 else f"{len(tasks)} workers"
+    from launcher.wording import counted  # not needed before the workers are started
+
+    return counted(len(tasks), "worker")
 
 
 def _name(number: int) -> str:
