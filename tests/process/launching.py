@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -96,6 +97,17 @@ def cluster_file(
 def program(name: str, *arguments: str) -> tuple[str, ...]:
     """The command line of one of the hostile programs."""
     return ("--", sys.executable, str(PROGRAMS / f"{name}.py"), *arguments)
+
+
+@contextlib.contextmanager
+def disk(place: Path, megabytes: int) -> Iterator[None]:
+    """A file system of that size at a directory; the test is skipped where none may be mounted."""
+    what = ["-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs"]
+    mounted = subprocess.run(["mount", *what, place], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"needs the right to mount a tmpfs, as root has it: {mounted.stderr.strip()}")
+    yield
+    subprocess.run(["umount", place], check=True)
 
 
 @dataclass
