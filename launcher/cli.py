@@ -34,14 +34,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 """
 
 
-@click.command(
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "allow_interspersed_args": False,
-        "max_content_width": 110,
-    },
-    epilog=EPILOG,
-)
+@click.command(context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
 @options.cluster
 @options.workers
 @click.option("--dry-run", is_flag=True, help="Show what would be started, start and write nothing.")

@@ -87,7 +87,7 @@ def number_tasks(hosts: Iterable[Mapping[str, int]]) -> tuple[tuple[Task, ...], 
     return tuple(numbered)
 
 
-def dialled_at(address: str, port: int) -> str:
+def dialled_at(address: str, port: int | str) -> str:
     """`address:port` as TensorFlow splits it, at the last colon: an IPv6 address goes into brackets."""
     return f"[{address}]:{port}" if ":" in address and not address.startswith("[") else f"{address}:{port}"
 

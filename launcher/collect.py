@@ -9,8 +9,8 @@ from queue import SimpleQueue
 
 import click
 
-from launcher import events
-from launcher.cluster_file import LOCALHOST, Host, Ssh
+from launcher import events, options
+from launcher.cluster_file import Host, Ssh
 from launcher.console import Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED
 from launcher.gathering import Gathering, Outcome
@@ -21,10 +21,10 @@ from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.hosts import Hosts
 from launcher.run import signals_into
 from launcher.run_directory import RunDirectory, find
-from launcher.run_directory.chief_files import kept
+from launcher.run_directory.chief_files import kept_line
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import relative
-from launcher.transport import LEASE
+from launcher.transport import LEASE, LOCALHOST
 
 EPILOG = """\b
 RUN is the name of a run, the path of its directory, or `latest`; without it, the run that was started last is meant.
@@ -35,18 +35,8 @@ Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is 
 """
 
 
-@click.command(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog=EPILOG,
-)
-@click.option(
-    "--run-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    default=Path("runs"),
-    show_default=True,
-    help="Where the directories of runs are.",
-)
+@click.command(context_settings=options.SETTINGS, epilog=EPILOG)
+@options.run_dir
 @click.argument("run", required=False)
 @click.pass_obj
 def command(early: HeadStart, /, run: str | None, run_dir: Path) -> None:
@@ -82,9 +72,9 @@ def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
     for each in gathering.outcomes:
         console.say(brought_line(each.host.name, each.gathered))
     all_here = gathering.tell(f"launch collect {shlex.quote(relative(directory.path))}")
-    found = kept(directory.chief, state.collect)
-    if found:
-        console.say(f"the chief's files, in {relative(directory.chief)}: {', '.join(map(str, found))}")
+    line = kept_line(directory.chief, state.collect)
+    if line is not None:
+        console.say(line)
     console.close()
     return interrupted or (EXIT_DONE if all_here else _exit_code(gathering.outcomes))
 

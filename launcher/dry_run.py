@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +13,23 @@ from launcher.cluster_file import ClusterFile, Host
 from launcher.free_ports import free_ports
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.reachability import LOOPBACK
-from launcher.sync.complaints import amount
+from launcher.wording import amount
 
 if TYPE_CHECKING:
     from launcher.sync.project import Project  # not needed where nothing is sent
 
-ANY_PORT = 0
-"""Of a host that is not asked, and whose `ports` do not say."""
+ANY_PORT = "0"
+"""Of a host that is not asked, and whose `ports` do not say: for machines."""
+CHOSEN_AT_START = "<chosen at start>"
+"""The same for a person."""
 
 
-def supposed_spec(hosts: Sequence[Host]) -> ClusterSpec:
+def supposed_spec(hosts: Sequence[Host], unknown_port: str) -> ClusterSpec:
     """Who would listen where, as far as that can be known without asking any host.
+
+    Args:
+        hosts: all of the cluster.
+        unknown_port: what stands for a port that only a start chooses: `ANY_PORT` or `CHOSEN_AT_START`.
 
     Raises:
         HostError: this machine has not as many free ports as its tasks need.
@@ -31,15 +37,19 @@ def supposed_spec(hosts: Sequence[Host]) -> ClusterSpec:
     alone = len(hosts) == 1
     addresses = {host.name: host.address or (LOOPBACK if alone else host.name.rpartition("@")[2]) for host in hosts}
     return ClusterSpec(
-        {task: dialled_at(addresses[host.name], port) for host in hosts for task, port in _ports(host).items()}
+        {
+            task: dialled_at(addresses[host.name], port)
+            for host in hosts
+            for task, port in _ports(host, unknown_port).items()
+        }
     )
 
 
-def _ports(host: Host) -> dict[Task, int]:
+def _ports(host: Host, unknown: str) -> Mapping[Task, int | str]:
     if host.is_local:
         return free_ports(host)
     first = host.ports.first if host.ports else None
-    return {task: ANY_PORT if first is None else first + n for n, task in enumerate(host.tasks)}
+    return {task: unknown if first is None else first + n for n, task in enumerate(host.tasks)}
 
 
 def sent_project(file: ClusterFile, left_out: Iterable[Path]) -> Project | None:

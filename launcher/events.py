@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from launcher.cluster import Task
+
+Awaited = Literal["process", "server", "step"]
+"""The start of a task's process, of its TensorFlow server, or the next training step of any task."""
 
 
 class HostReady(NamedTuple):
@@ -26,6 +29,11 @@ class HostLost(NamedTuple):
     host: str
     reason: str
     remedy: str | None = None
+
+    @property
+    def complaint(self) -> str:
+        """For the user: what happened, and below it what to do about it."""
+        return f"{self.host}: {self.reason}" + (f"\n  {self.remedy}" if self.remedy else "")
 
 
 class PortsReserved(NamedTuple):
@@ -152,12 +160,17 @@ class ProcessesSurvived(NamedTuple):
 
 
 class TimedOut(NamedTuple):
-    """A task did not do in time what `timeouts.<key>` asks for. Made by the supervisor itself."""
+    """A task was waited for in vain. Made by the supervisor itself."""
 
     host: str
     task: Task
-    key: str
+    awaited: Awaited
     seconds: float
+
+    @property
+    def key(self) -> str:
+        """Of `timeouts`, which says for how long."""
+        return "stall" if self.awaited == "step" else "start"
 
 
 class FileNews(NamedTuple):

@@ -10,18 +10,15 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from launcher.agent_process import AgentProcess
-from launcher.transport import SSH, agent_argv, local, over_ssh, ssh_options
+from launcher.transport import CONNECTING_AT_ONCE, LOCALHOST, SSH, agent_argv, local, over_ssh, ssh_options
 
 STARTING_NOTHING = frozenset({"-h", "--help", "--version", "--dry-run"})
 OTHER_COMMANDS = ("collect", "doctor")
 """First words of a command line that is not about starting workers."""
 LARGEST_FILE = 1 << 16
 """Bytes of a cluster file that are looked at."""
-MOST_GUESSES = 32
-"""As many connections are made at a time (`hosts.CONNECTING_AT_ONCE`)."""
 FILE_OPTIONS = ("--cluster", "-c")
 PUNCTUATION = str.maketrans(dict.fromkeys("{}[],\"'", " "))
-LOCALHOST = "localhost"
 
 
 def likely_agents(arguments: Sequence[str]) -> list[tuple[str, ...]]:
@@ -49,7 +46,7 @@ def named_hosts(arguments: Sequence[str]) -> list[str]:
         return []  # whoever reads it in earnest tells what is wrong with it
     hosts = list(dict.fromkeys(word for before, word in itertools.pairwise(words) if before == "host:"))
     called_otherwise = {"ssh:", "lease:"} & set(words)
-    return [host for host in hosts[:MOST_GUESSES] if host == LOCALHOST or not called_otherwise]
+    return [host for host in hosts[:CONNECTING_AT_ONCE] if host == LOCALHOST or not called_otherwise]
 
 
 def cluster_file(arguments: Sequence[str]) -> str | None:
@@ -88,7 +85,7 @@ def agents_of_run(root: str, run: str) -> list[tuple[str, ...]]:
                 hosts = [host for host in json.load(file)["hosts"] if host["name"] != LOCALHOST]
             return [
                 tuple(agent_argv(host["name"], over_ssh([*host["ssh_options"], *ssh_options(host["connect_timeout"])])))
-                for host in hosts[:MOST_GUESSES]
+                for host in hosts[:CONNECTING_AT_ONCE]
             ]
         except (OSError, ValueError, LookupError, TypeError):
             continue  # whoever reads it in earnest tells what is wrong with it

@@ -18,12 +18,11 @@ from launcher.head_start import HeadStart
 from launcher.host import Heartbeat, HostConnection, Inbox, receive
 from launcher.host_facts import VARIABLES, HostFacts, same_machines
 from launcher.reachability import LOOPBACK, Proof
+from launcher.transport import CONNECTING_AT_ONCE
 
 if TYPE_CHECKING:
     from launcher.plan import AttemptPlan  # not needed before the agents are started
 
-CONNECTING_AT_ONCE = 32
-"""ssh connections that are being made at a time; a jump host that all of them pass takes few more."""
 SETTLE = 0.5
 """Seconds between the first host that fails and the end of the start: others fail as well, and one report tells all."""
 DIAL_SECONDS = 3.0
@@ -210,8 +209,8 @@ class _Answers:
                 self.failures[host] = f"{host}: no ports for its workers: {reason}; change `ports`"
             case events.PutFailed(host, reason):
                 self.failures[host] = f"{host}: {reason}; make room there, or name another `run_dir` for it"
-            case events.HostLost(host, reason, remedy):
-                self.failures[host] = f"{host}: {reason}" + (f"\n  {remedy}" if remedy else "")
+            case events.HostLost(host):
+                self.failures[host] = event.complaint
 
     def forget(self, host: str) -> None:
         for answers in (self.facts, self.ports, self.dialled, self.failures):

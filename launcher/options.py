@@ -13,6 +13,10 @@ from launcher.errors import UsageError
 if TYPE_CHECKING:
     from launcher.request import Request
 
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+BEFORE_COMMAND = SETTINGS | {"allow_interspersed_args": False}
+"""Where a program's own command line may follow: from its first word on, the options are the program's."""
+
 cluster = click.option(
     "-c", "--cluster", type=click.Path(path_type=Path), metavar="FILE", help="The cluster file (YAML)."
 )
@@ -25,7 +29,7 @@ run_dir = click.option(
     metavar="DIR",
     default=Path("runs"),
     show_default=True,
-    help="Where the run's own directory is made.",
+    help="Where the directories of runs are.",
 )
 env = click.option(
     "--env",

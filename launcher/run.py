@@ -50,7 +50,8 @@ def planned(file: ClusterFile, request: Request) -> str:
     from launcher.plan import plan_attempt
     from launcher.run_directory import RunDirectory
 
-    spec = dry_run.supposed_spec(file.hosts)
+    unknown_port = dry_run.ANY_PORT if request.as_json else dry_run.CHOSEN_AT_START
+    spec = dry_run.supposed_spec(file.hosts, unknown_port)
     name = RunDirectory.name_for(file.name, datetime.now())
     contexts = host_contexts(file, request.run_dir.absolute() / name, {}, fix_keras=not request.no_keras_fix)
     plan = plan_attempt(file, spec, contexts, name, attempt=0)

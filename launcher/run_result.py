@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,23 @@ class RunResult:
     directory: Path
     attempts: int
     failure: Failure | None = None
+
+    @property
+    def state(self) -> str:
+        """The run's, as in `run.json`."""
+        return "stopped" if self.exit_code > 128 else "failed" if self.exit_code else "done"
+
+    def last_line(self, seconds: float) -> str | None:
+        """What the user is told of a run that took so long; None: its failure says more."""
+        from launcher.wording import counted
+
+        match self.state:
+            case "done":
+                restarts = self.attempts - 1
+                return f"done in {seconds:.1f} s" + (f", after {counted(restarts, 'restart')}" if restarts else "")
+            case "stopped":
+                return f"ended by {signal.Signals(self.exit_code - 128).name} after {seconds:.1f} s"
+        return None
 
     def as_record(self) -> dict[str, Any]:
         """For JSON."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import math
-import platform
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,11 +15,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from launcher import __version__, events
+from launcher import events
 from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
-from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError, LaunchError, UsageError
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
 from launcher.failure import Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
@@ -29,13 +28,12 @@ from launcher.host_contexts import brings_training, host_contexts, remote_run_di
 from launcher.host_facts import start_warnings
 from launcher.hosts import Hosts, StopRequestedError
 from launcher.plan import AttemptPlan, plan_attempt
-from launcher.redaction import redacted_yaml
 from launcher.request import Request
-from launcher.run_directory import RunDirectory, find
-from launcher.run_directory.chief_files import kept, newest_step
+from launcher.run_directory import RunDirectory, resumed
+from launcher.run_directory.chief_files import kept_line, newest_step
 from launcher.run_directory.event_log import EventLog
 from launcher.run_directory.remote_logs import RemoteLogs
-from launcher.run_directory.state import Launcher, RunHost, RunState
+from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import relative
 from launcher.run_result import RunResult
 from launcher.supervisor import AttemptResult, supervise
@@ -43,6 +41,7 @@ from launcher.sync.sending import ProjectSync
 
 if TYPE_CHECKING:
     from launcher.gathering import Gathering  # needed only once workers run on other hosts
+    from launcher.run_record import RunRecord  # needed only once workers run
 
 LAST_WORDS = 1.0
 """Seconds that a console which is stuck at the end gets for the launcher's last lines."""
@@ -64,7 +63,11 @@ class Session:
         self._inbox = inbox
         self._began = time.monotonic()
         self._started = datetime.now().astimezone()
-        self._directory = run_directory(request, file.name, self._started)
+        self._directory = (
+            RunDirectory.create(request.run_dir, file.name, self._started)
+            if request.resume is None
+            else resumed(request.run_dir, request.resume)
+        )
         self._first_attempt = self._directory.next_attempt()
         self._hosts_of = {task: host.name for host in file.hosts for task in host.tasks}
         self._console = Console(
@@ -74,13 +77,16 @@ class Session:
             no_color=request.no_color,
             stdout=STDERR if request.as_json else STDOUT,
         )
-        self._event_log = EventLog(self._directory.events_file, lambda text: self._console.say(text, error=True))
+        self._event_log = EventLog(self._directory.events_file, self._complain)
         self._sync = ProjectSync(file, hosts, inbox, self._console.say)
         self._logs: dict[Task, str] = {}
         self._unwritten: AttemptPlan | None = None
-        self._remote_logs = RemoteLogs(lambda text: self._console.say(text, error=True))
+        self._remote_logs = RemoteLogs(self._complain)
         self._run_hosts: tuple[RunHost, ...] = ()
         self._gathering: Gathering | None = None
+
+    def _complain(self, text: str) -> None:
+        self._console.say(text, error=True)
 
     def _acknowledge(self, task: Task, count: int) -> None:
         self._hosts.acknowledge(self._hosts_of[task], task, count)
@@ -125,7 +131,7 @@ class Session:
             decision = policy.decide(tried)
             if isinstance(decision, GiveUp):
                 if self._file.restart.max_restarts:
-                    self._console.say(f"no further restart: {decision.reason}", error=True)
+                    self._complain(f"no further restart: {decision.reason}")
                 return result
             self._await_restart(len(tried), cause, decision.delay)
         raise AssertionError("unreachable")
@@ -247,62 +253,40 @@ class Session:
             self._event_log.append(event)
 
     def _write_down(self, plan: AttemptPlan) -> None:
-        """Once the first worker runs: nobody waits for a disk before that, and no full disk ends the run."""
-        with self._complaining():
-            self._directory.write_plan(plan.attempt, plan.as_record())
-            if plan.attempt == self._first_attempt:
-                self._write_cluster_file()
-                self._write_state("running")
-        workers = "1 worker" if len(plan.tasks) == 1 else f"{len(plan.tasks)} workers"
+        """Once the first worker runs."""
+        from launcher.wording import counted
+
+        is_first = plan.attempt == self._first_attempt
+        if is_first:
+            self._record.begin(plan, self._run_hosts)
+        else:
+            self._record.begin_again(plan)
         hosts = ", ".join(dict.fromkeys(each.host for each in plan.tasks))
-        self._console.say(f"{workers} on {hosts}; run directory {relative(self._directory.path)}")
-        if plan.attempt == self._first_attempt and len(self._file.hosts) > 1:
+        self._console.say(
+            f"{counted(len(plan.tasks), 'worker')} on {hosts}; run directory {relative(self._directory.path)}"
+        )
+        if is_first and len(self._file.hosts) > 1:
             addresses = {each.host: each.address.rpartition(":")[0] for each in plan.tasks}
             for line in start_warnings(self._hosts.facts, addresses):
                 self._console.say(line)
 
-    def _write_cluster_file(self) -> None:
-        if self._request.cluster is not None:
-            self._directory.write_cluster_file(redacted_yaml(self._request.cluster.read_text("utf-8-sig")))
+    @functools.cached_property
+    def _record(self) -> RunRecord:
+        from launcher.run_record import RunRecord
 
-    @contextlib.contextmanager
-    def _complaining(self) -> Iterator[None]:
-        """A file of ours that cannot be written (or copied: it has gone) is told of, and no reason to end a run."""
-        try:
-            yield
-        except (LaunchError, OSError) as error:
-            self._console.say(str(error), error=True)
-
-    def _write_state(self, state: str, result: RunResult | None = None) -> None:
-        record = RunState(
-            run_id=self._directory.path.name,
-            command=self._file.command,
-            state=state,
-            started=self._started.isoformat(timespec="seconds"),
-            launcher=Launcher.this_process(),
-            versions={"tf-launch": __version__, "python": platform.python_version()},
-            ended=None if result is None else datetime.now().astimezone().isoformat(timespec="seconds"),
-            result=None if result is None else result.as_record(),
-            hosts=self._run_hosts,
-            collect=self._file.collect,
-        )
-        self._directory.write_state(record)
+        return RunRecord(self._directory, self._file, self._request, self._started, self._complain)
 
     def _finish(self, result: RunResult) -> None:
         """The last lines, after all that the workers wrote; then `run.json`."""
         self._sync.close()
         self._show_what_is_left()
-        if result.exit_code == EXIT_DONE:
-            self._console.say(f"done in {time.monotonic() - self._began:.1f} s{self._after_restarts(result)}")
-        elif result.exit_code > 128:
-            self._console.say(
-                f"ended by {signal.Signals(result.exit_code - 128).name} after {time.monotonic() - self._began:.1f} s"
-            )
+        last_line = result.last_line(time.monotonic() - self._began)
+        if last_line is not None:
+            self._console.say(last_line)
         else:
             self._tell_of(result.failure)
         self._tell_of_files()
-        with self._complaining():
-            self._write_state("stopped" if result.exit_code > 128 else "failed" if result.exit_code else "done", result)
+        self._record.end(result, self._run_hosts)
         self._event_log.close()
         self._console.close(timeout=LAST_WORDS)
         if self._request.as_json:
@@ -318,34 +302,15 @@ class Session:
         if failure is None:
             return
         log = self._logs.get(failure.task) if failure.task is not None else None
-        self._console.say("\n".join(report(failure, log)), error=True)
+        self._complain("\n".join(report(failure, log)))
 
     def _tell_of_files(self) -> None:
-        found = kept(self._directory.chief, self._file.collect)
-        if found:
-            self._console.say(f"the chief's files, in {relative(self._directory.chief)}: {', '.join(map(str, found))}")
-
-    def _after_restarts(self, result: RunResult) -> str:
-        restarts = result.attempts - 1
-        return "" if not restarts else f", after {restarts} restart{'' if restarts == 1 else 's'}"
+        line = kept_line(self._directory.chief, self._file.collect)
+        if line is not None:
+            self._console.say(line)
 
     @staticmethod
     def _exit_code(ended: AttemptResult) -> int:
         if ended.interrupted is not None:
             return 128 + ended.interrupted
         return EXIT_DONE if ended.succeeded else EXIT_WORKERS_FAILED
-
-
-def run_directory(request: Request, name: str, now: datetime) -> RunDirectory:
-    """A new run directory, or the one that the user wants to go on in.
-
-    Raises:
-        UsageError: there is no such run, or it still runs.
-    """
-    if request.resume is None:
-        return RunDirectory.create(request.run_dir, name, now)
-    directory = find(request.run_dir, request.resume)
-    launcher = directory.read_state().launcher
-    if launcher.is_alive():
-        raise UsageError(f"run {directory.path.name} still runs (launcher: process {launcher.pid}); stop it first")
-    return directory

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal as signals
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,11 @@ COLLATERAL_SETTLE = 2.0
 """The same after a mere complaint about a peer: the peer itself may still be busy dying."""
 SILENCE = 12.0
 """Seconds after the last grace until a host that has not reported itself empty is given up: its agent is frozen."""
+WAITED_FOR: Mapping[events.Awaited, str] = {
+    "process": "had not started",
+    "server": "was waited for by the others in vain",
+    "step": "made no progress",
+}
 
 Observer = Callable[[events.Event], None]
 
@@ -219,23 +224,21 @@ class Gang:
         elif self._stop_at is not None and now >= self._stop_at:
             yield from self._stop_failed(None)
         elif self._unstarted and now >= self._start_until:
-            yield from self._out_of_time("start", "had not started", min(self._unstarted), self._timeouts.start)
+            yield from self._out_of_time("process", min(self._unstarted), self._timeouts.start)
         elif self._silent and self._listen_until is not None and now >= self._listen_until:
-            task = min(self._silent)
-            yield from self._out_of_time("listen", "was waited for by the others in vain", task, self._timeouts.start)
+            yield from self._out_of_time("server", min(self._silent), self._timeouts.start)
         elif self._stalled_at is not None and now >= self._stalled_at:
-            yield from self._out_of_time("stall", "made no progress", chief_of(self._hosts), self._timeouts.stall or 0)
+            yield from self._out_of_time("step", chief_of(self._hosts), self._timeouts.stall or 0)
 
     def _give_up_silent(self, now: float) -> Iterator[Action]:
         if self._give_up_at is not None and now >= self._give_up_at:
             for host in sorted(self._occupied):
                 yield from self._lost(events.HostLost(host, "its agent does not answer any more"))
 
-    def _out_of_time(self, key: str, what: str, task: Task, limit: float) -> Iterator[Action]:
-        event = events.TimedOut(self._hosts[task], task, key, limit)
+    def _out_of_time(self, awaited: events.Awaited, task: Task, limit: float) -> Iterator[Action]:
+        event = events.TimedOut(self._hosts[task], task, awaited, limit)
         self._endings.append(Ending(event, stopped=False))
-        name = "stall" if key == "stall" else "start"
-        yield from self._stop_failed(f"{task} {what} within timeouts.{name} ({limit:g} s)")
+        yield from self._stop_failed(f"{task} {WAITED_FOR[awaited]} within timeouts.{event.key} ({limit:g} s)")
 
     def _stop_failed(self, reason: str | None) -> Iterator[Action]:
         if not self._stopping:
@@ -300,7 +303,9 @@ def supervise(
 
 
 def _counted(tasks: set[Task]) -> str:
-    return "1 worker" if len(tasks) == 1 else f"{len(tasks)} workers"
+    from launcher.wording import counted  # not needed before the workers are started
+
+    return counted(len(tasks), "worker")
 
 
 def _name(number: int) -> str:

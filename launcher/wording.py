@@ -17,6 +17,25 @@ def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def amount(count: int) -> str:
+    """Bytes, few of them in words: `62 bytes`, `3.9 MB`."""
+    return counted(count, "byte") if count < 1000 else exact_size(count)
+
+
+def exact_size(count: float) -> str:
+    """Bytes, to a tenth: `640 B`, `3.9 MB`, `150.2 MB`."""
+    for unit in _SIZES:
+        if count < 1000 or unit == _SIZES[-1]:
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if unit == _SIZES[0] else f"{count:.1f} {unit}"
+
+
 def size(count: float) -> str:
     """Bytes: `640 kB`."""
     return _scaled(count, _SIZES)

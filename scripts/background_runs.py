@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from background_record import PLACE, BackgroundError, Run, named, read, runs, span, started_at
+from background_record import PLACE, BackgroundError, Run, named, read, runs, started_at
+from words import span
 
 SCRIPTS = Path(__file__).resolve().parent
 LOOK = 0.2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 import over_ssh
+from words import amount, counted, shown, span
 
 ANSWER = "\0tf-launch answer "
 HERE = "this machine"
@@ -216,34 +216,6 @@ def complain(text: str) -> None:
     """An error, after all that was shown so far."""
     sys.stdout.flush()
     print(f"leftovers: {text}", file=sys.stderr, flush=True)
-
-
-# ---- words
-def shown(text: str) -> str:
-    """A text on one readable line."""
-    return text if text.isprintable() else shlex.quote(ascii(text))
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """`1 process`, `2 processes`."""
-    return f"{number} {one if number == 1 else many}"
-
-
-def amount(size: float) -> str:
-    """A number of bytes for a person."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
-def span(seconds: float) -> str:
-    """A length of time for a person."""
-    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
 
 
 if __name__ == "__main__":

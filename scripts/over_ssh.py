@@ -14,10 +14,10 @@ def program(name: str) -> bytes:
     return (ON_HOST / f"{name}.py").read_bytes()
 
 
-def command(host: str, text: bytes, options: Sequence[str] = ()) -> list[str]:
+def command(host: str, text: bytes, options: Sequence[str] = OPTIONS) -> list[str]:
     """The command that runs a program on a host: the program and then its input follow over stdin.
 
     In single quotes every login shell, be it fish or csh, takes the words as they are.
     """
     words = f'import sys;sys.argv=["tf-launch"];exec(sys.stdin.buffer.read({len(text)}))'
-    return ["ssh", *options, *OPTIONS, "--", host, f"exec python3 -I -S -c '{words}'"]
+    return ["ssh", *options, "--", host, f"exec python3 -I -S -c '{words}'"]

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from launcher.cluster import Task, number_tasks
 from launcher.errors import UsageError
-from launcher.transport import CONNECT_TIMEOUT, LEASE
+from launcher.transport import CONNECT_TIMEOUT, LEASE, LOCALHOST
 
 if TYPE_CHECKING:
     from launcher.cluster_file.value_structures import Entries
 
-LOCALHOST = "localhost"
 DEFAULT_RUN_DIR = "~/.tf-launch/runs"
 PROJECTS = "~/.tf-launch/projects"
 ROOT_VALUES = ("name", "command", "collect", "collect_interval")

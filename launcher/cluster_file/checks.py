@@ -12,6 +12,7 @@ from launcher.cluster import is_loopback
 from launcher.cluster_file.file_text import Mistakes, shortened
 from launcher.cluster_file.value_structures import Entries
 from launcher.cluster_file.yaml_nodes import Node
+from launcher.transport import LOCALHOST
 
 WORK_KEYS = ("workers", "tasks")
 """Two ways of saying the same; a host that says neither runs one worker."""
@@ -115,7 +116,7 @@ def _check_host(host: Entries, counts: Mapping[str, int], mistakes: Mistakes) ->
     ports = host.values.get("ports")
     if ports is not None and (size := ports[1] - ports[0] + 1) < total:
         mistakes.add(host.given["ports"], f"ports has {size} for the {total} tasks of the host; each task needs one")
-    if host.values.get("host") == "localhost":
+    if host.values.get("host") == LOCALHOST:
         _check_localhost(host, mistakes)
     if "gpus" in host.values:
         _check_gpus(host, sum(count for kind, count in counts.items() if kind != "ps"), mistakes)

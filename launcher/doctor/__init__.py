@@ -42,14 +42,7 @@ Exit codes: 0 no errors (there may be warnings), 2 usage or cluster file, 3 erro
 """
 
 
-@click.command(
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "allow_interspersed_args": False,
-        "max_content_width": 110,
-    },
-    epilog=EPILOG,
-)
+@click.command(context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
 @options.cluster
 @options.workers
 @click.option(

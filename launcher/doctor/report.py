@@ -18,7 +18,7 @@ from launcher.doctor.exchange import ring_seconds
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.reach import failures
 from launcher.redaction import redacted
-from launcher.wording import duration, listed, rate, size
+from launcher.wording import counted, duration, listed, rate, size
 
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 UNFOLDED = 10_000
@@ -151,7 +151,7 @@ def _table(*headings: str) -> Table:
 
 def _summary(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(each.severity is severity for each in findings) for severity in reversed(Severity)}
-    told = [f"{count} {name.name.lower()}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
+    told = [counted(count, name.name.lower()) for name, count in counts.items() if count]
     if counts[Severity.ERROR]:
         return f"{listed(told)}: mend the errors before you start a run."
     return f"{listed(told)}: a run can start." if told else "All is well: a run can start."

@@ -20,8 +20,9 @@ from launcher.doctor.patient import EXAMINER, Patient
 from launcher.doctor.probing import Probing, Question
 from launcher.host import Heartbeat, Inbox, receive
 from launcher.host_facts import VARIABLES, HostFacts
-from launcher.hosts import CONNECTING_AT_ONCE, DIAL_SECONDS, StopRequestedError
+from launcher.hosts import DIAL_SECONDS, StopRequestedError
 from launcher.ssh_complaint import Complaint
+from launcher.transport import CONNECTING_AT_ONCE
 
 MEASURING_ENDS = 3.0
 """Seconds after its own time in which a host has to say what a measurement gave."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from launcher.cluster import Task, chief_of
 from launcher.errors import EXIT_USAGE
-from launcher.events import HostLost, TaskExited, TaskStartFailed, TimedOut
+from launcher.events import Awaited, HostLost, TaskExited, TaskStartFailed, TimedOut
 
 if TYPE_CHECKING:
     from launcher.failure.traceback_text import Crash
@@ -102,8 +102,8 @@ def classify(ending: Ending, python: str | None = None) -> Failure:
         case TaskStartFailed(host, task, reason):
             remedy = remedies.for_text(reason, host, python)
             return Failure(Kind.NOT_STARTED, host, task, stopped=ending.stopped, summary=reason, remedy=remedy)
-        case TimedOut(host, task, key, limit):
-            return _timed_out(host, task, key, limit)
+        case TimedOut():
+            return _timed_out(*ending.event)
         case TaskExited():
             return _exited(ending.event, ending.stopped, python)
 
@@ -130,11 +130,11 @@ def is_conclusive(failure: Failure) -> bool:
 
 
 # ---- one end
-def _timed_out(host: str, task: Task, key: str, limit: float) -> Failure:
-    if key == "start":
+def _timed_out(host: str, task: Task, awaited: Awaited, limit: float) -> Failure:
+    if awaited == "process":
         summary = f"its process had not started after {limit:g} s (timeouts.start)"
         return Failure(Kind.NOT_STARTED, host, task, summary=summary)
-    if key == "listen":
+    if awaited == "server":
         summary = (
             f"its server was not up {limit:g} s after the first one (timeouts.start), and the others waited for it"
         )
@@ -143,7 +143,7 @@ def _timed_out(host: str, task: Task, key: str, limit: float) -> Failure:
             "If it is only slow to begin, give timeouts.start more"
         )
         return Failure(Kind.NOT_STARTED, host, task, summary=summary, remedy=remedy)
-    summary = f"no training step was reported for {limit:g} s (timeouts.{key})"
+    summary = f"no training step was reported for {limit:g} s (timeouts.stall)"
     remedy = "a worker may wait for input or for a lock; if steps are only slow, give timeouts.stall more"
     return Failure(Kind.STALLED, host, task, summary=summary, remedy=remedy)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from launcher.cluster_file import LOCALHOST
 from launcher.events import FileNews, HostLost
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import Conversation, GivenUpError, HostAwayError
@@ -25,6 +24,7 @@ from launcher.gathering.report import left_line, retry_line, trouble_lines
 from launcher.gathering.worker_logs import WorkerLogs
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
+from launcher.transport import LOCALHOST
 
 STEP_QUESTION = 0
 """The number of the question for the newest step; what the threads ask has higher ones."""

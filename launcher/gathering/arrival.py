@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from launcher.run_directory.whole_files import write_all_at
+
 READ_SIZE = 1 << 20
 
 
@@ -63,9 +65,7 @@ class Arrival:
         if offset != self.offset:
             raise ValueError(f"bytes from {offset} came where those from {self.offset} were expected")
         with _naming(self.place):
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.pwrite(self._fd, rest, offset + len(data) - len(rest)) :]
+            write_all_at(self._fd, data, offset)
         self._add(data)
 
     def is_whole(self, size: int, sha256: str) -> bool:

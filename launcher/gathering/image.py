@@ -15,8 +15,8 @@ from launcher.gathering.conversation import Fetched
 from launcher.gathering.record import Entry, Record
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch, grows
-from launcher.run_directory.chief_files import readable_size
 from launcher.run_directory.whole_files import relative, shown
+from launcher.wording import exact_size
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 SPARE_ROOM = 1 << 20
@@ -86,7 +86,7 @@ class Image:
         if disk.f_blocks and needed > max(0, free - SPARE_ROOM):
             raise NoRoomError(
                 f"no room in {relative(self._path)} for {shown(Path(batch.name))}: "
-                f"{readable_size(needed)} are needed, {readable_size(free)} are free"
+                f"{exact_size(needed)} are needed, {exact_size(free)} are free"
             )
 
     def begin(self, file: RemoteFile) -> Arrival:

@@ -11,9 +11,9 @@ from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import DISK_FULL, NoRoomError
 from launcher.gathering.record import InUseError
 from launcher.gathering.selection import Batch
-from launcher.run_directory.chief_files import readable_size
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import relative, shown
+from launcher.wording import counted, exact_size
 
 MOST_NAMES = 5
 """So many names stand in a line; the others are counted."""
@@ -21,12 +21,12 @@ MOST_NAMES = 5
 
 def gathered_line(batch: Batch) -> str:
     """A checkpoint has come."""
-    return f"gathered {shown(Path(batch.name))} ({_files(len(batch.files))}, {readable_size(batch.size)})"
+    return f"gathered {shown(Path(batch.name))} ({counted(len(batch.files), 'file')}, {exact_size(batch.size)})"
 
 
 def under_way_line(host: str, size: int) -> str:
     """Files come that take a while."""
-    return f"bringing {readable_size(size)} from {host}"
+    return f"bringing {exact_size(size)} from {host}"
 
 
 def brought_line(host: str, gathered: Gathered) -> str:
@@ -34,7 +34,7 @@ def brought_line(host: str, gathered: Gathered) -> str:
     files = sum(len(batch.files) for batch in gathered.batches)
     if not files:
         return f"nothing new on {host}"
-    return f"brought from {host}: {_files(files)} ({readable_size(gathered.received)} had to be sent)"
+    return f"brought from {host}: {counted(files, 'file')} ({exact_size(gathered.received)} had to be sent)"
 
 
 def left_line(host: str, left: Mapping[str, str]) -> str:
@@ -71,10 +71,6 @@ def _reason(trouble: Exception) -> str:
     if isinstance(trouble, InUseError):
         return "another launcher is bringing them"
     return str(trouble)
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
 
 
 def _listed(names: Iterable[str]) -> str:

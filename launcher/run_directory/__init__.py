@@ -180,6 +180,19 @@ def find(root: Path, run: str | None) -> RunDirectory:
     raise UsageError(_unknown_run(root, run))
 
 
+def resumed(root: Path, run: str) -> RunDirectory:
+    """The directory of an earlier run, to go on in it.
+
+    Raises:
+        UsageError: there is no such run, or it still runs.
+    """
+    directory = find(root, run)
+    launcher = directory.read_state().launcher
+    if launcher.is_alive():
+        raise UsageError(f"run {directory.path.name} still runs (launcher: process {launcher.pid}); stop it first")
+    return directory
+
+
 def _new_directory(root: Path, name: str) -> Path:
     n = 1
     while True:

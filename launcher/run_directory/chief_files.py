@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from launcher.run_directory.whole_files import relative
+
 _CHECKPOINT_INDEX = re.compile(r"-(\d+)\.index$")
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,15 @@ class Kept:
     """Bytes."""
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.files} file{'' if self.files == 1 else 's'}, {readable_size(self.size)})"
+        from launcher.wording import counted, exact_size  # first needed when a run is over
+
+        return f"{self.name} ({counted(self.files, 'file')}, {exact_size(self.size)})"
+
+
+def kept_line(output_dir: Path, names: Sequence[str]) -> str | None:
+    """What the user is told of them; None: there is nothing."""
+    found = kept(output_dir, names)
+    return f"the chief's files, in {relative(output_dir)}: {', '.join(map(str, found))}" if found else None
 
 
 def kept(output_dir: Path, names: Sequence[str]) -> list[Kept]:
@@ -51,12 +60,3 @@ def _files(directory: Path) -> Iterator[os.DirEntry[str]]:
                     yield entry
     except (FileNotFoundError, NotADirectoryError):
         return  # nothing was kept there, or a worker has just tidied it up
-
-
-def readable_size(size: float) -> str:
-    """A number of bytes as a person reads it: `3.9 MB`."""
-    for unit in _UNITS:
-        if size < 1000 or unit == _UNITS[-1]:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    raise AssertionError("unreachable")

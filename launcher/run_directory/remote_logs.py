@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from launcher.cluster import Task
-from launcher.run_directory.whole_files import shown
+from launcher.run_directory.whole_files import shown, write_all_at
 
 
 class RemoteLogs:
@@ -32,11 +32,8 @@ class RemoteLogs:
         if task not in self._files:
             return
         fd, path = self._files[task]
-        rest = memoryview(data)
         try:
-            while rest:
-                written = os.pwrite(fd, rest, offset)
-                rest, offset = rest[written:], offset + written
+            write_all_at(fd, data, offset)
         except OSError as error:
             os.close(fd)
             del self._files[task]

@@ -40,6 +40,14 @@ def write_all(fd: int, content: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
+def write_all_at(fd: int, content: bytes, offset: int) -> None:
+    """Write all of the content to its place in an open file."""
+    rest = memoryview(content)
+    while rest:
+        written = os.pwrite(fd, rest, offset)
+        rest, offset = rest[written:], offset + written
+
+
 def shown(path: Path) -> str:
     """The path for a message: one readable line, though a path may hold newlines or bytes that are no UTF-8."""
     text = str(path)

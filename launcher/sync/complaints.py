@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.run_directory.whole_files import shown
+from launcher.wording import amount
 
 NAMED = 5
 """So many files are named."""
@@ -47,16 +48,6 @@ def failed(host: str, top: str, path: str, code: str, reason: str) -> str:
 def not_received(host: str, top: str, path: str) -> str:
     """A file was sent and is not there."""
     return f"{host}: {_place(top, path)} was sent, and is not there now; does something else delete it? Launch again"
-
-
-def amount(size: int) -> str:
-    """A number of bytes for a person: `1.2 MB`."""
-    number, unit = float(size), "bytes"
-    for unit in ("bytes", "kB", "MB", "GB", "TB"):
-        if number < 1000 or unit == "TB":
-            break
-        number /= 1000
-    return f"{size} {'byte' if size == 1 else 'bytes'}" if unit == "bytes" else f"{number:.1f} {unit}"
 
 
 def _remedy(code: str) -> str:

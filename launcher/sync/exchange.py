@@ -12,9 +12,10 @@ from typing import Any, Protocol, TypeVar
 
 from launcher.errors import HostError
 from launcher.events import ProjectAnswer
-from launcher.sync.complaints import amount, failed, in_the_way, no_room, not_received
+from launcher.sync.complaints import failed, in_the_way, no_room, not_received
 from launcher.sync.project import Project, ProjectFile
 from launcher.sync.window import Window
+from launcher.wording import amount
 
 PIECE = 1 << 17
 """Bytes of a file in one frame."""

@@ -12,16 +12,11 @@ from launcher import events
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import HostError
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
-from launcher.hosts import Hosts, StopRequestedError
+from launcher.hosts import SETTLE, Hosts, Observer, StopRequestedError
 
 if TYPE_CHECKING:  # not needed by a run without `sync`
     from launcher.sync.exchange import Exchange
     from launcher.sync.project import Project
-
-SETTLE = 0.5
-"""Seconds between the first host that fails and the end of it all: others fail as well, and one report tells all."""
-
-Observer = Callable[[events.Event], None]
 
 
 class ProjectSync:
@@ -57,8 +52,8 @@ class ProjectSync:
                 self._begin(self._waiting.pop(name), self._project)
             case events.ProjectAnswer(name) if name in self._exchanges:
                 self._proceed(self._exchanges[name], event)
-            case events.HostLost(name, reason, remedy) if name in self._unfinished():
-                self._failures[name] = f"{name}: {reason}" + (f"\n  {remedy}" if remedy else "")
+            case events.HostLost(name) if name in self._unfinished():
+                self._failures[name] = event.complaint
 
     def finish(self, observe: Observer) -> None:
         """Return once every host has the project. Every event of that time goes to `observe`, which gives it to `take`.

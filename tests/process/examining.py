@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from launching import PATIENCE
+
+
+@contextlib.contextmanager
+def doctors(
+    place: Path, environment: Mapping[str, str], login: Sequence[str] = ()
+) -> Iterator[Callable[..., Examined]]:
+    """What starts `launch doctor ARGUMENTS` in a directory, behind the words `login`."""
+    started: list[Examined] = []
+
+    def start(*arguments: str, env: Mapping[str, str] | None = None) -> Examined:
+        argv = [*login, sys.executable, "-m", "launcher", "doctor", *arguments]
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        own = {**environment, **(env or {})}
+        started.append(Examined(subprocess.Popen(argv, env=own, cwd=place, text=True, **pipes)))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.communicate()
 
 
 @dataclass

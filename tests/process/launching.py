@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARK = "TF_LAUNCH_TEST_MARK"
+SHORT = {"grace": "10s", "failure_grace": "200ms", "start": "20s"}
+"""A test that needs another grace says so; none waits for one to pass unless the passing is its subject."""
 PATIENCE = 30.0
 """Seconds after which an awaited event is declared missing."""
 
@@ -43,9 +48,66 @@ def marked_processes(mark: str) -> list[psutil.Process]:
     return found
 
 
+@contextlib.contextmanager
+def nothing_left() -> Iterator[str]:
+    """A mark for the environment of all that a test starts; whatever still bears it at the end is an orphan."""
+    mark = uuid.uuid4().hex
+    yield mark
+    orphans = marked_processes(mark)
+    for process in orphans:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    assert not orphans
+
+
+@contextlib.contextmanager
+def launches(place: Path, environment: Mapping[str, str], login: Sequence[str] = ()) -> Iterator[Callable[..., Launch]]:
+    """What starts `launch --run-dir <fresh> ARGUMENTS` behind the words `login`; `Launch` reads stdout and stderr."""
+    started: list[Launch] = []
+
+    def start(
+        *arguments: str | Path,
+        env: Mapping[str, str] | None = None,
+        runs: Path | None = None,
+        under: Sequence[str] = (),
+        **popen: Any,
+    ) -> Launch:
+        runs = runs or place / ("runs" if not started else f"runs-{len(started)}")
+        argv = [*login, *under, sys.executable, "-m", "launcher", "--run-dir", str(runs), *map(str, arguments)]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(argv, env={**environment, **(env or {})}, **{"cwd": place, **pipes, **popen})
+        started.append(Launch(process, environment[MARK], runs))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.shut()
+
+
+def cluster_file(
+    place: Path, hosts: Sequence[Mapping[str, Any]], timeouts: Mapping[str, str] | None, top: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Write a cluster file of these hosts; return the options that name it."""
+    path = place / "cluster.yaml"
+    file = {"hosts": hosts, "timeouts": {**SHORT, **(timeouts or {})}, **top}
+    path.write_text(json.dumps(file, ensure_ascii=False))  # which is YAML, too
+    return "--cluster", str(path)
+
+
 def program(name: str, *arguments: str) -> tuple[str, ...]:
     """The command line of one of the hostile programs."""
     return ("--", sys.executable, str(PROGRAMS / f"{name}.py"), *arguments)
+
+
+@contextlib.contextmanager
+def disk(place: Path, megabytes: int) -> Iterator[None]:
+    """A file system of that size at a directory; the test is skipped where none may be mounted."""
+    what = ["-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs"]
+    mounted = subprocess.run(["mount", *what, place], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"needs the right to mount a tmpfs, as root has it: {mounted.stderr.strip()}")
+    yield
+    subprocess.run(["umount", place], check=True)
 
 
 @dataclass

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from examining import Examined
+from examining import Examined, doctors
 from launching import await_true, marked_processes
 
 Doctor = Callable[..., Examined]
@@ -23,19 +21,8 @@ def doctor(tmp_path: Path, environment: dict[str, str]) -> Iterator[Doctor]:
     """Start `launch doctor ARGUMENTS` in a directory of its own, which is empty afterwards."""
     here = tmp_path / "here"
     here.mkdir()
-    started: list[Examined] = []
-
-    def start(*arguments: str, env: Mapping[str, str] | None = None) -> Examined:
-        argv = [sys.executable, "-m", "launcher", "doctor", *arguments]
-        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        own = {**environment, **(env or {})}
-        started.append(Examined(subprocess.Popen(argv, env=own, cwd=here, text=True, **pipes)))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.process.kill()
-        each.process.communicate()
+    with doctors(here, environment) as start:
+        yield start
     assert list(here.iterdir()) == []
 
 

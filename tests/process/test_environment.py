@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -142,6 +143,22 @@ def test_a_dry_run_starts_and_writes_nothing(launch: Start, tmp_path: Path) -> N
     assert started.succeeded()
     assert [task["argv"] for task in json.loads(started.stdout)["tasks"]] == [["touch", "started"]] * 2
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("form", "port"), [((), "<chosen at start>"), (("--json",), "0")], ids=["for a person", "for machines"]
+)
+def test_a_dry_run_claims_no_port_of_a_host_that_it_does_not_ask(
+    launch: Start, tmp_path: Path, form: tuple[str, ...], port: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("hosts: [{host: gpu-a, address: 10.1.0.1}, {host: gpu-b, address: 10.1.0.2, ports: 20000-20009}]\n")
+
+    started = launch("--cluster", file, "--dry-run", *form)
+
+    assert started.succeeded()
+    assert re.findall(r"10\.1\.0\.1:([^\"\\\n]+)", started.stdout) == [port] * 3
+    assert re.findall(r"10\.1\.0\.2:([^\"\\\n]+)", started.stdout) == ["20000"] * 3
 
 
 def test_the_program_sees_progress_come_through(launch: Start) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from gathering_host import INDEX_END, SHARD, GatheringHost, contents
-from launching import MARK
+from launching import MARK, disk
 
 from launcher.gathering.conversation import GivenUpError, HostAwayError
 from launcher.gathering.image import NoRoomError
@@ -436,15 +436,9 @@ def test_two_launchers_never_gather_one_run_at_a_time(host: GatheringHost) -> No
 @pytest.fixture
 def small_disk(host: GatheringHost) -> Iterator[GatheringHost]:
     """The run's directory is on a disk of 8 MB."""
-    directory = host.run.path
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", directory], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"needs the right to mount a tmpfs, as root has it: {mounted.stderr.strip()}")
-    host.run.make_chief()
-    yield host
-    subprocess.run(["umount", directory], check=True)
+    with disk(host.run.path, megabytes=8):
+        host.run.make_chief()
+        yield host
 
 
 def test_a_full_disk_is_told_before_anything_is_written(small_disk: GatheringHost) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launching import Launch, program
+from launching import Launch, disk, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -87,13 +86,10 @@ def test_a_place_that_cannot_hold_a_run_is_told(launch: Start, tmp_path: Path) -
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"needs the right to mount a tmpfs, as root has it: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
+    place = tmp_path / "disk"
+    place.mkdir()
+    with disk(place, megabytes=1):
+        yield place
 
 
 def test_a_disk_that_is_full_from_the_start_is_told(launch: Start, tiny_disk: Path) -> None:
@@ -118,8 +114,8 @@ def test_a_disk_that_fills_up_ends_the_worker_not_the_launchers_word(
     assert "No space left on device" in started.stderr
 
 
-def fill(disk: Path) -> None:
-    with (disk / "filler").open("wb", buffering=0) as filler:
+def fill(place: Path) -> None:
+    with (place / "filler").open("wb", buffering=0) as filler:
         try:
             while True:
                 filler.write(os.urandom(4096))

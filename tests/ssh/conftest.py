@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from launching import MARK, ROOT, Launch, marked_processes
+from launching import MARK, ROOT, Launch, cluster_file, launches, nothing_left
 from rig import Host, Rig, missing, missing_program
 
-SHORT = {"grace": "10s", "failure_grace": "200ms", "start": "20s"}
-"""A test that needs another grace says so; none waits for one to pass unless the passing is its subject."""
 LAST_MOMENTS = 1.0
 """Seconds that a process on a host gets to end after the test: what a run leaves must be gone by then."""
 
@@ -82,13 +76,8 @@ def need() -> Callable[..., None]:
 @pytest.fixture
 def mark() -> Iterator[str]:
     """A mark in the environment of all that starts on the login machine; what bears it after the test is an orphan."""
-    mark = uuid.uuid4().hex
-    yield mark
-    orphans = marked_processes(mark)
-    for process in orphans:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    assert not orphans
+    with nothing_left() as mark:
+        yield mark
 
 
 @pytest.fixture
@@ -107,24 +96,11 @@ def environment(mark: str, rig: Rig) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def launch(
-    tmp_path: Path, mark: str, environment: dict[str, str], rig: Rig, hosts: tuple[Host, ...]
+    tmp_path: Path, environment: dict[str, str], rig: Rig, hosts: tuple[Host, ...]
 ) -> Iterator[Callable[..., Launch]]:
     """Start `launch --run-dir <fresh> ARGUMENTS` on the login machine; stdout and stderr are read by `Launch`."""
-    started: list[Launch] = []
-
-    def start(
-        *arguments: str | Path, env: Mapping[str, str] | None = None, runs: Path | None = None, **popen: Any
-    ) -> Launch:
-        runs = runs or tmp_path / ("runs" if not started else f"runs-{len(started)}")
-        argv = [*rig.login.words, sys.executable, "-m", "launcher", "--run-dir", str(runs), *map(str, arguments)]
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(argv, env={**environment, **(env or {})}, **{"cwd": tmp_path, **pipes, **popen})
-        started.append(Launch(process, mark, runs))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.shut()
+    with launches(tmp_path, environment, rig.login.words) as start:
+        yield start
 
 
 @pytest.fixture
@@ -138,9 +114,6 @@ def cluster(tmp_path: Path) -> Callable[..., tuple[str, str]]:
         *hosts: Host | Mapping[str, Any], timeouts: Mapping[str, str] | None = None, **keys: Any
     ) -> tuple[str, str]:
         each = [{"host": host.name, "workers": 1} if isinstance(host, Host) else dict(host) for host in hosts]
-        path = tmp_path / "cluster.yaml"
-        file = {"hosts": each, "timeouts": {**SHORT, **(timeouts or {})}, **keys}
-        path.write_text(json.dumps(file, ensure_ascii=False))  # which is YAML, too
-        return "--cluster", str(path)
+        return cluster_file(tmp_path, each, timeouts, keys)
 
     return write

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examining import Examined
+from examining import Examined, doctors
 from launching import Launch, await_true
 from rig import Host, Rig
 
@@ -28,18 +27,8 @@ NOTHING = ("--", "true")
 @pytest.fixture
 def doctor(tmp_path: Path, environment: dict[str, str], rig: Rig, hosts: Hosts) -> Iterator[Callable[..., Examined]]:
     """Start `launch doctor ARGUMENTS` on the login machine; when it is over there is no new file anywhere."""
-    started: list[Examined] = []
-
-    def start(*arguments: str) -> Examined:
-        argv = [*rig.login.words, sys.executable, "-m", "launcher", "doctor", *arguments]
-        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        started.append(Examined(subprocess.Popen(argv, env=environment, cwd=tmp_path, text=True, **pipes)))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.process.kill()
-        each.process.communicate()
+    with doctors(tmp_path, environment, rig.login.words) as start:
+        yield start
     assert {path.name for path in tmp_path.iterdir()} <= {"cluster.yaml", "train.py"}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launching import PATIENCE, Launch, await_true
+from launching import PATIENCE, Launch, await_true, disk
 from rig import Host, Rig
 
 Start = Callable[..., Launch]
@@ -260,13 +260,10 @@ def test_a_killed_launchers_run_can_be_collected_from(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of four megabytes for the run's directory."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"needs the right to mount a tmpfs, as root has it: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
+    place = tmp_path / "disk"
+    place.mkdir()
+    with disk(place, megabytes=4):
+        yield place
 
 
 def test_a_full_disk_here_costs_neither_the_run_nor_the_files(

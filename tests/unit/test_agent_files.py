@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,18 +113,8 @@ def test_what_is_no_regular_file_is_not_listed_as_one(tmp_path: Path) -> None:
     assert [what for kind, what in found if kind == "links"] == ["top/directory", "top/link", "linked"]
 
 
-@pytest.fixture
-def ordinary_user() -> Iterator[None]:
-    """Root can read everything."""
-    if os.geteuid():
-        yield
-        return
-    os.seteuid(65534)
-    yield
-    os.seteuid(0)
-
-
-def test_what_cannot_be_read_is_told(ordinary_user: None) -> None:
+@pytest.mark.usefixtures("ordinary_user")
+def test_what_cannot_be_read_is_told() -> None:
     with tempfile.TemporaryDirectory() as root:
         closed = Path(root, "top", "closed")
         closed.mkdir(parents=True)

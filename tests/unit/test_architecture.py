@@ -20,7 +20,8 @@ LAUNCHER = """
     collect doctor
     run
     session
-    gathering run_result sync.sending
+    gathering run_record sync.sending
+    run_result
     gathering.host_gatherer gathering.newest_step
     gathering.chief_output gathering.worker_logs
     gathering.report

@@ -7,7 +7,6 @@ import pytest
 from launcher.doctor.examination import Gradients, Speed
 from launcher.doctor.exchange import gradients, ring_seconds, rounds
 from launcher.examiner.throughput import steady_rate
-from launcher.wording import duration, listed, rate, size
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
@@ -55,24 +54,3 @@ def test_the_time_in_which_tcp_gathers_speed_does_not_count() -> None:
 def test_what_arrived_at_once_has_a_speed_too() -> None:
     assert steady_rate([(0.0, 0), (0.5, 1000)]) == pytest.approx(2000.0)
     assert steady_rate([(0.0, 0), (0.0, 1000)]) > 0
-
-
-WORDS = {
-    "one name": (listed(["a"]), "a"),
-    "names": (listed(["a", "b", "c"]), "a, b and c"),
-    "many names": (listed([str(n) for n in range(20)]), "0, 1, 2, 3, 4 and 15 more"),
-    "bytes": (size(642_216), "642 kB"),
-    "no bytes": (size(0), "0 B"),
-    "gigabytes": (size(8.59e9), "8.6 GB"),
-    "a speed": (rate(1.175e9), "9.4 Gbit/s"),
-    "a whole speed": (rate(125e6), "1 Gbit/s"),
-    "days": (duration(200_000), "2.3 days"),
-    "a day": (duration(86_399.7), "1 day"),
-    "microseconds": (duration(27e-6), "27 µs"),
-    "nothing": (duration(0), "0 µs"),
-}
-
-
-@pytest.mark.parametrize(("said", "expected"), WORDS.values(), ids=WORDS)
-def test_numbers_are_said_as_a_person_reads_them(said: str, expected: str) -> None:
-    assert said == expected

@@ -35,8 +35,9 @@ def failure(kind: Kind, index: int = 0, **more: object) -> Failure:
     [
         (classify(Ending(HostLost("gpu-a", "connection closed"), stopped=False)), Kind.HOST_LOST),
         (classify(Ending(TaskStartFailed("gpu-a", WORKER, "no such program"), stopped=False)), Kind.NOT_STARTED),
-        (classify(Ending(TimedOut("gpu-a", WORKER, "start", 120), stopped=False)), Kind.NOT_STARTED),
-        (classify(Ending(TimedOut("gpu-a", WORKER, "stall", 600), stopped=False)), Kind.STALLED),
+        (classify(Ending(TimedOut("gpu-a", WORKER, "process", 120), stopped=False)), Kind.NOT_STARTED),
+        (classify(Ending(TimedOut("gpu-a", WORKER, "server", 120), stopped=False)), Kind.NOT_STARTED),
+        (classify(Ending(TimedOut("gpu-a", WORKER, "step", 600), stopped=False)), Kind.STALLED),
         (exited(by=signal.SIGKILL), Kind.KILLED),
         (exited(by=signal.SIGTERM), Kind.KILLED),
         (exited(by=signal.SIGRTMIN + 3), Kind.KILLED),
@@ -213,7 +214,7 @@ def test_numbers_and_workers_do_not_make_two_failures_differ() -> None:
             "worker 1 on gpu-a could not be started: no such program: trian",
         ),
         (
-            classify(Ending(TimedOut("gpu-a", WORKER, "stall", 600), stopped=False)),
+            classify(Ending(TimedOut("gpu-a", WORKER, "step", 600), stopped=False)),
             "worker 1 on gpu-a stalled: no training step was reported for 600 s (timeouts.stall)",
         ),
     ],

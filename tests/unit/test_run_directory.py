@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -141,18 +140,7 @@ def test_a_file_in_the_way_is_a_usage_error(tmp_path: Path) -> None:
         RunDirectory.create(tmp_path / "runs" / "below", "run", NOW)
 
 
-@pytest.fixture
-def nobody() -> Iterator[None]:
-    """This process without root's power to write everywhere."""
-    if os.geteuid():
-        yield
-        return
-    os.seteuid(65534)
-    yield
-    os.seteuid(0)
-
-
-@pytest.mark.usefixtures("nobody")
+@pytest.mark.usefixtures("ordinary_user")
 def test_an_unwritable_root_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="Permission denied"):
         RunDirectory.create(Path("/tf-launch-has-no-right-here"), "run", NOW)

@@ -246,7 +246,7 @@ def test_a_worker_that_cannot_be_started_stops_the_others_at_once() -> None:
 def test_a_gang_that_does_not_start_in_time_is_stopped() -> None:
     result, script = replay(TWO, started(W0), exited(10.5, W0, None, 15), *emptied(10.5, W0))
     assert script.told[0] == (10, Stop(signal.SIGTERM, 2))
-    assert result.endings[0].event == events.TimedOut("localhost", W1, "start", 10)
+    assert result.endings[0].event == events.TimedOut("localhost", W1, "process", 10)
 
 
 def test_a_gang_that_reported_steps_and_then_none_for_the_stall_time_is_stopped() -> None:
@@ -260,7 +260,7 @@ def test_a_gang_that_reported_steps_and_then_none_for_the_stall_time_is_stopped(
         *emptied(171, W0, W1),
     )
     assert script.told[0] == (170, Stop(signal.SIGTERM, 2))
-    assert result.endings[0].event == events.TimedOut("localhost", W0, "stall", 100)
+    assert result.endings[0].event == events.TimedOut("localhost", W0, "step", 100)
 
 
 def test_a_program_that_reports_no_steps_never_stalls() -> None:

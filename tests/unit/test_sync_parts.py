@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.sync.complaints import amount, failed, no_room
+from launcher.sync.complaints import failed, no_room
 from launcher.sync.rsync import rsh, rsync_argv
 from launcher.sync.window import LARGEST, PROMPT, SMALLEST, Window
 
@@ -49,21 +49,6 @@ def test_a_window_shrinks_with_late_answers_down_to_a_limit() -> None:
         window.send(PIECE, 0)
         window.answered(PROMPT * 2)
     assert window.size == SMALLEST
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 bytes"),
-        (1, "1 byte"),
-        (999, "999 bytes"),
-        (1000, "1.0 kB"),
-        (1_234_567, "1.2 MB"),
-        (10**16, "10000.0 TB"),
-    ],
-)
-def test_an_amount(size: int, text: str) -> None:
-    assert amount(size) == text
 
 
 def test_a_failure_names_host_place_reason_and_remedy() -> None:

@@ -1,0 +1,77 @@
+"""What a run writes down of itself once its first worker runs: nobody waits for a disk before that."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from launcher import __version__
+from launcher.cluster_file import ClusterFile
+from launcher.errors import LaunchError
+from launcher.plan import AttemptPlan
+from launcher.redaction import redacted_yaml
+from launcher.request import Request
+from launcher.run_directory import RunDirectory
+from launcher.run_directory.state import Launcher, RunHost, RunState
+from launcher.run_result import RunResult
+
+
+class RunRecord:
+    """The plans, the cluster file and `run.json`. One that cannot be written is told of, and no reason to end a run."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        file: ClusterFile,
+        request: Request,
+        started: datetime,
+        complain: Callable[[str], None],
+    ) -> None:
+        """Nothing is written yet. `complain` shows the user what cannot be."""
+        self._directory = directory
+        self._file = file
+        self._request = request
+        self._started = started
+        self._complain = complain
+
+    def begin(self, plan: AttemptPlan, hosts: Sequence[RunHost]) -> None:
+        """The first attempt is under way."""
+        with self._complaining():
+            self._directory.write_plan(plan.attempt, plan.as_record())
+            if self._request.cluster is not None:
+                self._directory.write_cluster_file(redacted_yaml(self._request.cluster.read_text("utf-8-sig")))
+            self._write_state("running", hosts)
+
+    def begin_again(self, plan: AttemptPlan) -> None:
+        """A further attempt is under way."""
+        with self._complaining():
+            self._directory.write_plan(plan.attempt, plan.as_record())
+
+    def end(self, result: RunResult, hosts: Sequence[RunHost]) -> None:
+        """The run is over; `hosts` are empty where no worker was started."""
+        with self._complaining():
+            self._write_state(result.state, hosts, result)
+
+    def _write_state(self, state: str, hosts: Sequence[RunHost], result: RunResult | None = None) -> None:
+        record = RunState(
+            run_id=self._directory.path.name,
+            command=self._file.command,
+            state=state,
+            started=self._started.isoformat(timespec="seconds"),
+            launcher=Launcher.this_process(),
+            versions={"tf-launch": __version__, "python": platform.python_version()},
+            ended=None if result is None else datetime.now().astimezone().isoformat(timespec="seconds"),
+            result=None if result is None else result.as_record(),
+            hosts=tuple(hosts),
+            collect=self._file.collect,
+        )
+        self._directory.write_state(record)
+
+    @contextlib.contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
+        except (LaunchError, OSError) as error:  # OSError: the cluster file may have gone
+            self._complain(str(error))

@@ -1,0 +1,38 @@
+"""Numbers and lists in messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.wording import amount, counted, duration, exact_size, listed, rate, size
+
+WORDS = {
+    "one name": (listed(["a"]), "a"),
+    "names": (listed(["a", "b", "c"]), "a, b and c"),
+    "many names": (listed([str(n) for n in range(20)]), "0, 1, 2, 3, 4 and 15 more"),
+    "none": (counted(0, "worker"), "0 workers"),
+    "one": (counted(1, "worker"), "1 worker"),
+    "two": (counted(2, "worker"), "2 workers"),
+    "amount of nothing": (amount(0), "0 bytes"),
+    "amount of one byte": (amount(1), "1 byte"),
+    "amount of bytes": (amount(999), "999 bytes"),
+    "amount of kilobytes": (amount(1000), "1.0 kB"),
+    "amount of megabytes": (amount(1_234_567), "1.2 MB"),
+    "amount of petabytes": (amount(10**19), "10000.0 PB"),
+    "exact bytes": (exact_size(640), "640 B"),
+    "exact megabytes": (exact_size(150_249_000), "150.2 MB"),
+    "bytes": (size(642_216), "642 kB"),
+    "no bytes": (size(0), "0 B"),
+    "gigabytes": (size(8.59e9), "8.6 GB"),
+    "a speed": (rate(1.175e9), "9.4 Gbit/s"),
+    "a whole speed": (rate(125e6), "1 Gbit/s"),
+    "days": (duration(200_000), "2.3 days"),
+    "a day": (duration(86_399.7), "1 day"),
+    "microseconds": (duration(27e-6), "27 µs"),
+    "nothing": (duration(0), "0 µs"),
+}
+
+
+@pytest.mark.parametrize(("said", "expected"), WORDS.values(), ids=WORDS)
+def test_numbers_are_said_as_a_person_reads_them(said: str, expected: str) -> None:
+    assert said == expected
