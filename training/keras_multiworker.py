@@ -135,6 +135,7 @@ def _replace_faulty(trainer: ModuleType, version: str) -> str | None:
 
 STAND_ALONE = (
     "_maybe_symbolic_build",
+    "predict_on_batch",
     "reduce_per_replica",
     "check_finite",
     "_backend_apply_gradients",
@@ -168,6 +169,7 @@ def _parts(trainer: ModuleType) -> list[Part]:
         Part("fit", model, "evaluate", _in_unison, "self x", ("callbacks_module.CallbackList(",)),
         Part("fit", model, "_maybe_symbolic_build", _build_from_spec, "self iterator data_batch", whole_batches),
         Part("fit", model, "_make_function", _steps_without_reductions, "self step_function", steps),
+        Part("fit", model, "predict_on_batch", _once_and_not_by_each, "self x", ("self.predict_function([(x,)])",)),
         Part("metrics", model, "_get_metrics_result_or_logs", _read_at_the_end, "self logs", ("get_metrics_result()",)),
         Part("metrics", trainer, "reduce_per_replica", _reduce_over_workers, "values strategy reduction", ("axis=0)",)),
         Part("input", epochs, "__init__", _agree_on_length, "self distribute_strategy", ("_dataset=dataset",)),
@@ -674,6 +676,20 @@ def _traced_steps(model: Model, step_function: Function) -> tuple[Function, Func
     # As in Keras itself, AutoGraph does not touch the user's `train_step`.
     compiled = functools.partial(tf.function, autograph=False, reduce_retracing=True)
     return compiled(step), compiled(steps_on_iterator)
+
+
+def _once_and_not_by_each(original: Function, announce: Announce) -> Function:
+    """All replicas predict the same batch; Keras joins what they say."""
+
+    def predict_on_batch(self: Model, x: Data) -> Data:
+        outputs = original(self, x)
+        if not _spans_workers(self.distribute_strategy):
+            return outputs
+        announce()
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        return _trainer().tree.map_structure(lambda rows: rows[: len(rows) // replicas], outputs)
+
+    return predict_on_batch
 
 
 def _next_or_none(iterator: Data) -> Data:

@@ -30,6 +30,9 @@ class TensorFlowTrainer:
         one_step = tf.function(lambda data: reduce_per_replica(step_function(data)))
         return tf.while_loop(lambda: tf.cond(1, one_step, one_step))
 
+    def predict_on_batch(self, x):
+        return self.predict_function([(x,)])
+
     def _get_metrics_result_or_logs(self, logs):
         return self.get_metrics_result()
 
@@ -91,6 +94,7 @@ def reduce_per_replica(values, strategy, reduction):
 SOUND = FAULTY.replace("(lambda data: reduce_per_replica(step_function(data)))", "(step_function)")
 for fault, mended in {
     "maybe_distributed_data_batch": "data_batch",
+    "self.predict_function(": "self.predict_once(",
     "return self.get_metrics_result()": "return fetch(self)",
     "callbacks_module.CallbackList(": "callbacks_of_workers(",
     "= dataset": "= shard(dataset)",
@@ -108,7 +112,7 @@ for fault, mended in {
 }.items():
     SOUND = SOUND.replace(fault, mended)
 REPLACED = {
-    "TensorFlowTrainer": "fit evaluate _maybe_symbolic_build _make_function _get_metrics_result_or_logs",
+    "TensorFlowTrainer": "fit evaluate _maybe_symbolic_build _make_function predict_on_batch _get_metrics_result_or_logs",
     "trainer": "reduce_per_replica",
     "TFEpochIterator": "__init__ _get_iterator",
     "CallbackList": "__init__ on_train_begin on_train_batch_end on_epoch_end on_test_begin on_test_end",
