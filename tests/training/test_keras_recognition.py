@@ -112,7 +112,9 @@ for fault, mended in {
 }.items():
     SOUND = SOUND.replace(fault, mended)
 REPLACED = {
-    "TensorFlowTrainer": "fit evaluate _maybe_symbolic_build _make_function predict_on_batch _get_metrics_result_or_logs",
+    "TensorFlowTrainer": (
+        "fit evaluate _maybe_symbolic_build _make_function predict_on_batch _get_metrics_result_or_logs"
+    ),
     "trainer": "reduce_per_replica",
     "TFEpochIterator": "__init__ _get_iterator",
     "CallbackList": "__init__ on_train_begin on_train_batch_end on_epoch_end on_test_begin on_test_end",
