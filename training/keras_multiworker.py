@@ -605,7 +605,7 @@ class _Tagged:
 def _tell_iterators_their_length(original: Function, _: Announce) -> Function:
     def _get_iterator(self: Any) -> Any:
         dataset = original(self)
-        steps = getattr(dataset, EQUAL_SHARDS, None)
+        steps = getattr(self._distributed_dataset, EQUAL_SHARDS, None)
         return dataset if steps is None else _Tagged(dataset, steps)
 
     return _get_iterator
