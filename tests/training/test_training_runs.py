@@ -65,7 +65,7 @@ class Trainer:
         self, name: str, workers: int, *options: str, env: Mapping[str, str] | None = None
     ) -> tuple[set[int], Run]:
         argv = ["python", "-m", "training", *options]
-        ended = self.gang(workers, argv, env=self.environment(name) | dict(env or {}), timeout=280)
+        ended = self.gang(workers, argv, env=self.environment(name) | dict(env or {}))
         return {each.exit_code for each in ended}, Run([each.output for each in ended], self.root / name)
 
     def finish(self, name: str, workers: int, *options: str, env: Mapping[str, str] | None = None) -> Run:
