@@ -11,6 +11,9 @@ import pytest
 
 ON_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
+# What the tests start keeps its bytecode, as it does for users: else each of a thousand launches compiles the launcher.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.register_profile("on_ci", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("on_ci" if ON_CI else "unhurried")

@@ -23,7 +23,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARK = "TF_LAUNCH_TEST_MARK"
 SHORT = {"grace": "10s", "failure_grace": "200ms", "start": "20s"}
 """A test that needs another grace says so; none waits for one to pass unless the passing is its subject."""
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which an awaited event is declared missing."""
 
 

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -60,13 +61,45 @@ def checkout(tmp_path: Path) -> Path:
     return new_checkout(tmp_path)
 
 
+class FirstRuns(NamedTuple):
+    """Two first runs at once in one checkout: their exit codes, and how often pip installed."""
+
+    root: Path
+    codes: tuple[int, int]
+    installs: int
+
+
 @pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout after its first run, for tests that leave it ready."""
+def first_runs(tmp_path_factory: pytest.TempPathFactory) -> FirstRuns:
+    """Set a checkout up. Each virtual environment takes seconds, so most tests share this one."""
     root = new_checkout(tmp_path_factory.mktemp("ready"))
-    code, _, errors = launch(root)
-    assert (code, installs(root)) == (7, 1), errors
-    return root
+    with start(root / "scripts/launch") as one, start(root / "scripts/launch") as two:
+        _, errors = one.communicate()
+        two.communicate()
+    assert (root / ".venv/set-up").exists(), errors
+    return FirstRuns(root, (one.returncode, two.returncode), installs(root))
+
+
+@pytest.fixture
+def ready(first_runs: FirstRuns) -> Path:
+    """The checkout after its first run, for tests that leave it ready."""
+    return first_runs.root
+
+
+@pytest.fixture
+def changed(ready: Path, tmp_path: Path) -> Iterator[Path]:
+    """The same with other pins, which the next run installs; afterwards it is ready again, whatever became of it."""
+    kept = tmp_path / "kept"
+    shutil.copytree(ready / ".venv", kept, symlinks=True)
+    pins = ready / "constraints.txt"
+    good = pins.read_text()
+    pins.write_text(f"{good}# other\n")
+    yield ready
+    pins.write_text(good)
+    for name in ("begun", "go on"):
+        (ready / name).unlink(missing_ok=True)
+    shutil.rmtree(ready / ".venv")
+    shutil.move(kept, ready / ".venv")
 
 
 def new_checkout(parent: Path) -> Path:
@@ -142,23 +175,16 @@ def test_second_run_installs_nothing_and_says_nothing(ready: Path) -> None:
     assert (ready / ".venv/set-up.log").stat() == before
 
 
-def test_two_first_runs_install_once(checkout: Path) -> None:
-    with start(checkout / "scripts/launch") as one, start(checkout / "scripts/launch") as two:
-        one.communicate()
-        two.communicate()
-
-    assert (one.returncode, two.returncode) == (7, 7)
-    assert installs(checkout) == 1
+def test_two_first_runs_install_once(first_runs: FirstRuns) -> None:
+    assert (first_runs.codes, first_runs.installs) == ((7, 7), 1)
 
 
-def test_changed_pins_are_installed(ready: Path) -> None:
-    before = installs(ready)
-    with (ready / "constraints.txt").open("a") as pins:
-        pins.write("# changed\n")
+def test_changed_pins_are_installed(changed: Path) -> None:
+    before = installs(changed)
 
-    launch(ready)
+    launch(changed)
 
-    assert installs(ready) == before + 1
+    assert installs(changed) == before + 1
 
 
 def test_checkout_that_was_set_up_elsewhere_is_set_up_anew(ready: Path, tmp_path: Path) -> None:
@@ -171,30 +197,30 @@ def test_checkout_that_was_set_up_elsewhere_is_set_up_anew(ready: Path, tmp_path
     assert str(ready) not in (moved / ".venv/pyvenv.cfg").read_text()
 
 
-def test_interrupt_stops_pip_and_leaves_nothing_that_counts_as_ready(checkout: Path) -> None:
-    with building(checkout) as process:
+def test_interrupt_stops_pip_and_leaves_nothing_that_counts_as_ready(changed: Path) -> None:
+    with building(changed) as process:
         os.killpg(process.pid, signal.SIGINT)
         # Pip holds the lock too.
         process.communicate()
 
     assert process.returncode == 130
-    with (checkout / ".venv.lock").open() as lock:
+    with (changed / ".venv.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert not (checkout / ".venv/set-up").exists()
+    assert not (changed / ".venv/set-up").exists()
 
 
-def test_killed_set_up_is_waited_for_and_not_taken_for_a_finished_one(checkout: Path) -> None:
-    with building(checkout) as process:
+def test_killed_set_up_is_waited_for_and_not_taken_for_a_finished_one(changed: Path) -> None:
+    with building(changed) as process:
         process.kill()
 
-    with start(checkout / "scripts/launch") as process:
+    with start(changed / "scripts/launch") as process:
         assert process.stderr
         assert "waiting for it" in process.stderr.readline()
-        (checkout / "go on").write_text("")
+        (changed / "go on").write_text("")
         _, errors = process.communicate()
 
     assert "first run" in errors
-    assert (process.returncode, installs(checkout)) == (7, 1)
+    assert (process.returncode, installs(changed)) == (7, 1)
 
 
 def test_failed_install_shows_why_and_leaves_what_worked(ready: Path) -> None:

@@ -11,7 +11,7 @@ import psutil
 
 from rig.lab import RigError
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which what the rig waits for is declared missing."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
+import pip
 import pytest
 from launching import ROOT, Launch, await_true
 from rig import Host, Rig
@@ -31,6 +34,13 @@ class config:
     list_physical_devices = staticmethod(lambda kind: [Device] * os.path.exists("/home/tb/gpu-works"))
 """
 NVIDIA_SMI = b"#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 81559 MiB, 550.54.15'\n"
+QUICK_PYTHON = f"""#!/bin/sh
+case "$2" in
+-c) echo '{json.dumps({"version": sys.version_info[:2], "path": "/home/tb/bin/quick", "venv": True})}' ;;
+*) {PYTHON} "$@" --without-pip && ln -s {quote(str(Path(pip.__file__).parent))} "$4"/lib/python*/site-packages ;;
+esac
+"""
+"""This Python, for tests that are not about it: its virtual environments share a pip that is there already."""
 ANOTHER_PYTHON = """#!/bin/sh
 case "$2" in
 -c) echo '{"version": [3, 12], "path": "/home/tb/another/python", "venv": VENV}' ;;
@@ -112,6 +122,14 @@ def program(host: Host, name: str, text: bytes) -> None:
     host.run(["chmod", "+x", f"/home/tb/bin/{name}"])
 
 
+@pytest.fixture
+def quick_python(hosts: Hosts) -> str:
+    """The same on each host: a Python whose virtual environments do not take seconds."""
+    for host in hosts:
+        program(host, "quick", QUICK_PYTHON.encode())
+    return "~/bin/quick"
+
+
 def test_a_host_gets_an_environment_that_a_launch_can_use_and_the_next_time_it_is_only_checked(
     set_up: Callable[..., Done],
     pins: Path,
@@ -137,7 +155,7 @@ def test_a_host_gets_an_environment_that_a_launch_can_use_and_the_next_time_it_i
 
 
 def test_hosts_of_a_cluster_file_get_what_it_says(
-    set_up: Callable[..., Done], pins: Path, hosts: Hosts, tmp_path: Path
+    set_up: Callable[..., Done], pins: Path, quick_python: str, hosts: Hosts, tmp_path: Path
 ) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(
@@ -145,7 +163,7 @@ def test_hosts_of_a_cluster_file_get_what_it_says(
         "defaults: {python: ~/shared/bin/python}\n"
     )
     with session(hosts[0]), session(hosts[1]):
-        code, output, errors = set_up("--cluster", file, "--pins", pins, "--python", PYTHON)
+        code, output, errors = set_up("--cluster", file, "--pins", pins, "--python", quick_python)
 
     assert (code, errors) == (0, "")
     assert "for host1 (or in `defaults`):\n    python: ~/shared/bin/python\n" in output
@@ -154,13 +172,13 @@ def test_hosts_of_a_cluster_file_get_what_it_says(
 
 # ---- GPUs
 def test_a_gpu_brings_cuda_and_has_to_be_used_by_tensorflow(
-    set_up: Callable[..., Done], pins: Path, hosts: Hosts
+    set_up: Callable[..., Done], pins: Path, quick_python: str, hosts: Hosts
 ) -> None:
     program(hosts[0], "nvidia-smi", NVIDIA_SMI)
     with session(hosts[0]):
-        unused = set_up("host1", "--pins", pins, "--python", PYTHON)
+        unused = set_up("host1", "--pins", pins, "--python", quick_python)
         hosts[0].write("/home/tb/gpu-works", b"")
-        used = set_up("host1", "--pins", pins, "--python", PYTHON)
+        used = set_up("host1", "--pins", pins, "--python", quick_python)
 
     assert (unused[0], used[0]) == (3, 0)
     assert "[host1] installing TensorFlow with CUDA, " in unused[1]
@@ -204,10 +222,12 @@ def test_a_python_without_venv_is_told_with_the_package(set_up: Callable[..., Do
     assert "lacks the module venv or ensurepip\n  on Debian and Ubuntu: sudo apt install python3.12-venv\n" in errors
 
 
-def test_an_index_out_of_reach_is_told(set_up: Callable[..., Done], pins: Path, hosts: Hosts) -> None:
+def test_an_index_out_of_reach_is_told(
+    set_up: Callable[..., Done], pins: Path, quick_python: str, hosts: Hosts
+) -> None:
     unreachable = {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": "http://127.0.0.1:9", "PIP_RETRIES": "0"}
     with session(hosts[0], **unreachable):
-        code, _, errors = set_up("host1", "--pins", pins, "--python", PYTHON)
+        code, _, errors = set_up("host1", "--pins", pins, "--python", quick_python)
 
     assert code == 3
     assert "[host1] error: `pip install` ended with exit code 1:\n" in errors

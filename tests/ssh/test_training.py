@@ -14,7 +14,7 @@ Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
 Hosts = tuple[Host, ...]
 
-TRAINING = 200.0
+TRAINING = 400.0
 """Seconds that TensorFlow may take to start and train on a busy machine."""
 TENSORFLOW = {"python": sys.executable}
 

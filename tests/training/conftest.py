@@ -34,7 +34,7 @@ Gang = Callable[..., list[Ended]]
 def gang(tmp_path_factory: pytest.TempPathFactory) -> Gang:
     """Run one program as a gang of local workers and wait for all of them: `Ended(exit_code, output)` by index.
 
-    `gang(n, argv, env={}, cwd=REPOSITORY, timeout=150, keras_fix=False)`
+    `gang(n, argv, env={}, cwd=REPOSITORY, timeout=400, keras_fix=False)`
 
     `n=0` starts one process without `TF_CONFIG`. `{index}` in an argument or an environment value becomes the
     worker's index. `argv[0] == "python"` is this interpreter. `keras_fix=True` adds what the launcher adds.
@@ -46,7 +46,7 @@ def gang(tmp_path_factory: pytest.TempPathFactory) -> Gang:
         argv: Sequence[str],
         env: Mapping[str, str] | None = None,
         cwd: Path = REPOSITORY,
-        timeout: float = 150,
+        timeout: float = 400,
         keras_fix: bool = False,
     ) -> list[Ended]:
         logs = tmp_path_factory.mktemp("gang")

@@ -35,7 +35,7 @@ def train(gang: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) ->
     def run(n: int, ways: Sequence[str] = (), keras_fix: bool = True) -> tuple[Outcomes, str]:
         directory = tmp_path_factory.mktemp("outcomes")
         argv = ["python", str(SCRIPTS / "many_ways.py"), str(directory / "{index}.json"), *ways]
-        ended = gang(n, argv, keras_fix=keras_fix, timeout=300)
+        ended = gang(n, argv, keras_fix=keras_fix)
         assert [worker.exit_code for worker in ended] == [0] * len(ended), ended[0].output[-4000:]
         return [json.loads((directory / f"{i}.json").read_text()) for i in range(len(ended))], ended[-1].output
 

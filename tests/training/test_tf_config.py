@@ -69,7 +69,7 @@ def tensorflow(program: str, tf_config: str | None = None, stdin: str = "") -> s
     env = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     env |= {} if tf_config is None else {"TF_CONFIG": tf_config}
     argv = [sys.executable, "-c", program]
-    result = subprocess.run(argv, env=env, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(argv, env=env, input=stdin, capture_output=True, text=True, timeout=400, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

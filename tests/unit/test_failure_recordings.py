@@ -90,7 +90,7 @@ EXPECTED = {
     "value_error_stopped": Expected(CRASHED, BAD_LABELS, own_line=RAISE),
     "wrapped_collateral": Expected(CRASHED, BAD_LABELS, own_line=RAISE),
 }
-OTHERS = {"exit_0", "shape_mismatch"}
+OTHERS = ("exit_0", "shape_mismatch")
 
 
 def endings_of(name: str) -> list[Ending]:
