@@ -562,8 +562,10 @@ def _agree_on_length(original: Function, _: Announce) -> Function:
 
     def __init__(self: Any, distribute_strategy: Strategy = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(self, distribute_strategy, *args, **kwargs)
-        dataset = self._distributed_dataset
-        if not _spans_workers(distribute_strategy) or not hasattr(dataset, "_enable_get_next_as_optional"):
+        if not _spans_workers(distribute_strategy):
+            return
+        self._distributed_dataset = dataset = _of_its_own_memory(self, distribute_strategy)
+        if not hasattr(dataset, "_enable_get_next_as_optional"):
             return
         own = _steps_known(self, len(distribute_strategy.extended.worker_devices))
         _, lengths = _rows(distribute_strategy, [own])
@@ -576,6 +578,37 @@ def _agree_on_length(original: Function, _: Announce) -> Function:
             dataset._cardinality = UNKNOWN
 
     return __init__
+
+
+def _of_its_own_memory(epoch_iterator: Any, strategy: Strategy) -> Data:
+    """The distributed dataset, whose tensors share no memory with what a Python generator has yielded.
+
+    TensorFlow takes NumPy arrays from Python without a copy. Cut into the parts of the replicas they look like tensors
+    that nobody else has, and steps compute in their memory: the arrays of the user's program change.
+    """
+    tf = _tf()
+    distributed = epoch_iterator._distributed_dataset
+    original = getattr(distributed, "_original_dataset", None)
+    if not isinstance(original, tf.data.Dataset) or not _calls_python(original):
+        return distributed
+
+    def copied(*element: Data) -> Data:
+        leaves = tf.nest.flatten(element, expand_composites=True)
+        leaves = [leaf if leaf is None or not _is_number(leaf) else tf.raw_ops.DeepCopy(x=leaf) for leaf in leaves]
+        packed = tf.nest.pack_sequence_as(element, leaves, expand_composites=True)
+        return packed if isinstance(original.element_spec, tuple) else packed[0]
+
+    return strategy.experimental_distribute_dataset(epoch_iterator.data_adapter.get_tf_dataset().map(copied))
+
+
+def _calls_python(dataset: Data) -> bool:
+    graphs = (function.function.graph.as_graph_def() for function in dataset._functions())
+    operations = (node.op for graph in graphs for nodes in (graph, *graph.library.function) for node in _nodes(nodes))
+    return any("PyFunc" in op for op in operations) or any(_calls_python(each) for each in dataset._inputs())
+
+
+def _nodes(graph: Any) -> Any:
+    return graph.node if hasattr(graph, "node") else graph.node_def
 
 
 def _steps_known(epoch_iterator: Any, replicas: int) -> int:
