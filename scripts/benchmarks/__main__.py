@@ -20,6 +20,7 @@ import click
 from benchmark import Benchmark, Results, Samples, Tools, run, table, tell
 from cleanup import guarded_directory
 from flooding import FLOOD
+from keras_fit import KERAS
 from killing import KILL_LAUNCHER, KILL_WORKER
 from located import Located
 from machine import Machine, this_machine
@@ -30,7 +31,7 @@ from ssh_starting import SSH_START, SSH_START_32
 from starting import START, START_32
 from training_speed import TRAINING
 
-LOCAL = (START, START_32, KILL_WORKER, KILL_LAUNCHER, FLOOD, TRAINING)
+LOCAL = (START, START_32, KILL_WORKER, KILL_LAUNCHER, FLOOD, TRAINING, KERAS)
 OVER_SSH = (SSH_START, SSH_START_32, SSH_GATHER, SSH_KILL_WORKER, SSH_CUT, SSH_KILL_LAUNCHER)
 BENCHMARKS = {each.name: (each,) for each in (*LOCAL, *OVER_SSH)} | {"ssh": OVER_SSH}
 """What each name on the command line means."""
@@ -63,8 +64,9 @@ def bench(
 ) -> None:
     """Measure the launcher beside the others that are installed.
 
-    BENCHMARK is any of start, start32, kill-worker, kill-launcher, flood, training; ssh-start, ssh-start32, ssh-gather,
-    ssh-kill-worker, ssh-cut, ssh-kill-launcher; ssh means all over ssh. Without one, all that this machine can run.
+    BENCHMARK is any of start, start32, kill-worker, kill-launcher, flood, training, keras; ssh-start, ssh-start32,
+    ssh-gather, ssh-kill-worker, ssh-cut, ssh-kill-launcher; ssh means all over ssh. Without one, all that this machine
+    can run.
     """
     machine = this_machine()
     warn_if_busy(machine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -27,6 +28,11 @@ class Program:
     program: str
     get: str
     """The command that installs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package(Program):
+    """A Python package of that name, in a directory of its own that `pip install --target` filled."""
 
 
 Wanted = TypeVar("Wanted", bound=Program)
@@ -90,12 +96,21 @@ PEERS = (
 
 def found(wanted: Wanted, path: str) -> Wanted | None:
     """The program with its whole path, looked up in the directories of `path`; None where it is not installed."""
-    program = shutil.which(wanted.program, path=path)
+    program = package(wanted, path) if isinstance(wanted, Package) else shutil.which(wanted.program, path=path)
     return replace(wanted, program=program) if program else None
 
 
+def package(wanted: Package, path: str) -> str | None:
+    """The directory of a package in one of the directories of `path`."""
+    places = (Path(directory).resolve() / wanted.program for directory in path.split(os.pathsep))
+    return next((str(place) for place in places if (place / "__init__.py").is_file()), None)
+
+
 def version(tool: Program) -> str:
-    """What the program says of its own version; `torchrun` does not say, its Python does."""
+    """What the program says of its own version; `torchrun` does not say, its Python does, and a package's directory."""
+    if isinstance(tool, Package):
+        records = Path(tool.program).parent.glob(f"{tool.name}-*.dist-info")
+        return next((each.stem.removeprefix(f"{tool.name}-") for each in records), "unknown version")
     argv = [tool.program, "-V" if tool.name in ASKED_BRIEFLY else "--version"]
     if tool.name == "torchrun":
         with Path(tool.program).open() as script:

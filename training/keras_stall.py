@@ -1,0 +1,137 @@
+"""Keras 3 programs do not wait for tf.data to take its iterators apart.
+
+`fit`, `evaluate` and `predict` make a tf.data iterator for every epoch and drop it. TensorFlow tells the thread that
+tunes it to end and joins that thread, but the message can get lost: `Model::OptimizeLoop` is woken by
+`CancellationManager::StartCancel` a moment before `IsCancelled()` says so. Then it sleeps on, up to as long as the
+iterator has lived and a minute at most, and whoever dropped the iterator waits for it.
+
+Here the last references to an iterator that Keras made are dropped by a thread of its own, so that only this thread
+waits. What an iterator yields, and how tf.data tunes it, stays as it is. A pipeline that calls Python (a generator,
+`tf.py_function`) is dropped as before: nothing may call Python while the interpreter ends, or a generator from two
+threads.
+
+This file stands alone: it needs Keras and TensorFlow, nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+TRAINER = "keras.src.backend.tensorflow.trainer"
+MARK = "_undertaker"
+THREAD = "tf-launch: drops tf.data iterators"
+LAST_ATTRIBUTE = "_dropped_by_a_thread"
+PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+
+# Keras and TensorFlow carry no types: these names say what is meant.
+Function = Callable[..., Any]
+Dataset = Any
+Resources = list[Any]  # handles that keep a TensorFlow resource alive
+
+
+def enable() -> str | None:
+    """Have the iterators of the imported Keras 3 dropped by a thread; calling it again changes nothing.
+
+    Returns:
+        The name of the function that is now replaced; None: Keras was left alone (it is not Keras 3 on TensorFlow, or
+        it is not recognised).
+    """
+    keras = importlib.import_module("keras")
+    if not keras.__version__.startswith("3.") or keras.config.backend() != "tensorflow":
+        return None
+    trainer = importlib.import_module(TRAINER)
+    if not _recognised(trainer):
+        return None
+    if not hasattr(trainer, MARK):
+        undertaker = Undertaker()
+        setattr(trainer, MARK, undertaker)
+        trainer.TFEpochIterator._get_iterator = _with_undertaker(trainer, undertaker)
+    return "_get_iterator"
+
+
+def _recognised(trainer: ModuleType) -> bool:
+    """Whether Keras iterates over the dataset that `_get_iterator` returns, as it does in the versions known."""
+    if hasattr(trainer, MARK):
+        return True
+    epoch_iterator = getattr(trainer, "TFEpochIterator", None)
+    original = getattr(epoch_iterator, "_get_iterator", None)
+    return inspect.isfunction(original) and "returnself._distributed_dataset" in "".join(
+        inspect.getsource(original).split()
+    )
+
+
+class Undertaker:
+    """A thread that drops what it is given, and nothing waits for it, the end of the process included."""
+
+    def __init__(self) -> None:
+        self._given: queue.SimpleQueue[Resources] = queue.SimpleQueue()
+        self._begin = functools.cache(threading.Thread(target=self._drop, name=THREAD, daemon=True).start)
+
+    def attend(self, iterator: Any, resources: Resources) -> None:
+        """Have `resources` dropped by the thread as soon as `iterator`, to which they belong, is dropped."""
+        self._begin()
+        # Attributes go in the order in which they came: when this one does, the iterator holds the resources no more.
+        setattr(iterator, LAST_ATTRIBUTE, _Legacy(resources, self._given))
+
+    def _drop(self) -> None:
+        while True:
+            self._given.get().clear()
+
+
+class _Legacy:
+    """Hands the resources over when it is dropped."""
+
+    def __init__(self, resources: Resources, heir: queue.SimpleQueue[Resources]) -> None:
+        self._resources = resources
+        self._heir = heir
+
+    def __del__(self) -> None:
+        self._heir.put(self._resources)
+
+
+class _Attended(NamedTuple):
+    """A dataset whose iterators are dropped by the undertaker."""
+
+    dataset: Dataset
+    undertaker: Undertaker
+    resources_of: Function
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator: Iterator[Any] = iter(self.dataset)
+        self.undertaker.attend(iterator, self.resources_of(iterator))
+        return iterator
+
+
+def _with_undertaker(trainer: ModuleType, undertaker: Undertaker) -> Function:
+    original = trainer.TFEpochIterator._get_iterator
+    resources_of = functools.partial(trainer.tf.nest.flatten, expand_composites=True)
+
+    @functools.wraps(original)
+    def _get_iterator(self: Any) -> Any:
+        dataset = original(self)
+        pipeline = getattr(dataset, "_original_dataset", dataset)
+        if not isinstance(pipeline, trainer.tf.data.Dataset) or calls_python(pipeline):
+            return dataset
+        return _Attended(dataset, undertaker, resources_of)
+
+    return _get_iterator
+
+
+def calls_python(dataset: Dataset) -> bool:
+    """Whether any part of a pipeline runs Python code while it is iterated."""
+    functions = (function.function.graph.as_graph_def() for function in dataset._functions())
+    own = any(PYTHON_OPS & _operations(graph) for graph in functions)
+    return own or any(calls_python(each) for each in dataset._inputs())
+
+
+def _operations(graph: Any) -> set[str]:
+    """The kinds of operations in a graph and in the functions that it calls."""
+    nodes = {node.op for node in graph.node}
+    return nodes.union(node.op for function in graph.library.function for node in function.node_def)
