@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -96,18 +97,33 @@ def run(
     directory: Path,
     world: World,
     names: Sequence[str],
-    env: Mapping[str, str],
-    *arguments: str,
+    keras: str = "",
+    enable: str = "",
 ) -> Arrived:
-    """Run the ways in one gang; where one breaks it, the ways after it run in another."""
+    """Run the ways in one gang; where one breaks it, the ways after it run in another.
+
+    `keras`: a directory with another Keras than the installed one; `enable`: the file whose `enable()` is called.
+    """
+    env = {"PYTHONPATH": os.pathsep.join([keras, str(SCRIPTS)] if keras else [str(SCRIPTS)])}
+    arguments = ["--enable", enable] if enable else []
     left, outputs = list(names), [""] * max(1, world.workers)
     records: dict[str, list[Record]] = {}
     for attempt in range(MOST_BROKEN):
         if not left:
             break
         place = directory / str(attempt)
-        argv = ["python", "-m", "keras_ways", str(place), world.strategy, str(world.devices), *arguments, *left]
-        ended = gang(world.workers, argv, env=env | {"PYTHONPATH": str(SCRIPTS)}, keras_fix=True, timeout=1500)
+        argv = [
+            "python",
+            "-m",
+            "keras_ways",
+            str(place),
+            str(directory / "shared"),
+            world.strategy,
+            str(world.devices),
+            *arguments,
+            *left,
+        ]
+        ended = gang(world.workers, argv, env=env, keras_fix=True, timeout=1500)
         outputs = [before + worker.output for before, worker in zip(outputs, ended, strict=True)]
         found = {name: [read(place / str(i) / f"{name}.json") for i in range(len(ended))] for name in left}
         broken = [name for name in left if any(record.outcome is None for record in found[name])]

@@ -66,10 +66,10 @@ for name in arguments.ways or WAYS:
     faulthandler.dump_traceback_later(SECONDS_A_WAY, exit=True)
     keras.backend.clear_session()
     keras.utils.set_random_seed(1)
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         outcome = WAYS[name](World(strategy, index, arguments.directory / "shared" / name, name))
-        record.write_text(json.dumps({"outcome": outcome, "seconds": time.perf_counter() - started}))
+        record.write_text(json.dumps({"outcome": outcome, "processor_seconds": time.process_time() - started}))
     except Exception as error:
         traceback.print_exc()
         record.write_text(json.dumps({"error": f"{type(error).__name__}: {error}"}))

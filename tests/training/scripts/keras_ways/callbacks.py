@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_ways.samples import GLOBAL_BATCH, classes, classifier, dataset, features, few, regressor, targets, validation
-from keras_ways.world import Batches, floats, on_chief, outcome, way, weights
+from keras_ways.world import Batches, floats, number_in, on_chief, outcome, way, weights
 
 
 def fitted(here, callbacks, epochs=2, steps=5, model=None, **how):
@@ -22,14 +22,14 @@ def fitted(here, callbacks, epochs=2, steps=5, model=None, **how):
 # Callbacks that read.
 
 
-@way()
+@way(worlds="2 3 2x2")
 def logs_of_batches(here):
     batches = Batches()
     model, fit = fitted(here, [batches])
     return outcome(model, fit, batches=batches.seen)
 
 
-@way()
+@way(worlds="1 2")
 def logs_of_executions(here):
     batches = Batches()
     model, fit = fitted(here, [batches], model=classifier(here, steps_per_execution=3))
@@ -43,7 +43,7 @@ def batch_hooks_on_the_chief_only(here):
     return outcome(model, fit, on_chief=on_chief(here, batches.seen))
 
 
-@way()
+@way(worlds="2 3")
 def batch_hooks_on_the_last_worker_only(here):
     """The chief has nothing to show; the fits are the same with and without."""
     batches = Batches()
@@ -146,7 +146,7 @@ def callback_that_reads_weights_and_metrics(here):
         def on_epoch_end(self, epoch, logs=None):
             self.seen.append(np.asarray(self.model.layers[0].kernel).tolist())
             self.seen.append([float(np.asarray(metric.result()["accuracy"])) for metric in self.model.metrics[1:]])
-            self.seen.append(float(self.model.optimizer.learning_rate))
+            self.seen.append(number_in(self.model.optimizer.learning_rate))
 
     reads = Reads()
     model, fit = fitted(here, [reads])
@@ -216,22 +216,22 @@ class StopsAtEpoch(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-@way()
+@way(worlds="1 2 3 2x2")
 def stopped_at_a_batch_by_the_last_worker(here):
     model, fit = fitted(here, [StopsAt()] if here.is_last else [], epochs=4)
-    return outcome(model, fit, iterations=int(model.optimizer.iterations))
+    return outcome(model, fit, iterations=number_in(model.optimizer.iterations))
 
 
 @way()
 def stopped_at_a_batch_by_the_chief(here):
     model, fit = fitted(here, [StopsAt()] if here.is_chief else [], epochs=4, validation_data=validation())
-    return outcome(model, fit, iterations=int(model.optimizer.iterations))
+    return outcome(model, fit, iterations=number_in(model.optimizer.iterations))
 
 
 @way()
 def stopped_at_a_batch_by_all(here):
     model, fit = fitted(here, [StopsAt()], epochs=4)
-    return outcome(model, fit, iterations=int(model.optimizer.iterations))
+    return outcome(model, fit, iterations=number_in(model.optimizer.iterations))
 
 
 @way()
@@ -239,13 +239,13 @@ def stopped_at_an_execution_by_the_last_worker(here):
     model, fit = fitted(
         here, [StopsAt()] if here.is_last else [], epochs=4, model=classifier(here, steps_per_execution=2)
     )
-    return outcome(model, fit, iterations=int(model.optimizer.iterations))
+    return outcome(model, fit, iterations=number_in(model.optimizer.iterations))
 
 
 @way()
 def stopped_at_an_epoch_by_the_last_worker(here):
     model, fit = fitted(here, [StopsAtEpoch()] if here.is_last else [], epochs=4)
-    return outcome(model, fit, iterations=int(model.optimizer.iterations))
+    return outcome(model, fit, iterations=number_in(model.optimizer.iterations))
 
 
 @way()
@@ -261,7 +261,7 @@ def fit_again_after_stop(here):
     return outcome(model, first, second)
 
 
-@way()
+@way(worlds="2 3")
 def early_stopping_restores_the_best(here):
     """The learning rate is so high that validation gets worse at some time."""
     model = classifier(here, optimizer=keras.optimizers.SGD(6.0))
@@ -274,9 +274,7 @@ def early_stopping_restores_the_best(here):
 def early_stopping_on_the_chief_only(here):
     model = classifier(here, optimizer=keras.optimizers.SGD(6.0))
     callback = keras.callbacks.EarlyStopping("val_loss", patience=1)
-    _, fit = fitted(
-        here, [callback] if here.is_chief else [], epochs=8, model=model, validation_data=validation()
-    )
+    _, fit = fitted(here, [callback] if here.is_chief else [], epochs=8, model=model, validation_data=validation())
     return outcome(model, fit)
 
 
@@ -312,7 +310,7 @@ def terminate_on_nan_of_one_worker(here):
     fit = model.fit(
         dataset(inputs, targets[: len(inputs)]), epochs=2, callbacks=[keras.callbacks.TerminateOnNaN()], verbose=0
     )
-    return {"epochs": len(fit.history["loss"]), "iterations": int(model.optimizer.iterations)}
+    return {"epochs": len(fit.history["loss"]), "iterations": number_in(model.optimizer.iterations)}
 
 
 @way()
@@ -356,7 +354,7 @@ def model_checkpoint_of_every_epoch(here):
     return outcome(model, fit, **written(here, path))
 
 
-@way()
+@way(worlds="1 2 3 2x2")
 def model_checkpoint_of_the_best(here):
     path = here.same_path_on_own_disk()
     model, fit = with_checkpoints(here, path, "best.keras", save_best_only=True, monitor="val_loss")
@@ -406,7 +404,7 @@ def model_checkpoint_on_the_chief_only(here):
     return outcome(model, fit, **written(here, path))
 
 
-class PowerCut(Exception):
+class PowerCutError(Exception):
     """What ends the first fit."""
 
 
@@ -420,11 +418,11 @@ class Breaks(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
         if epoch == 2 and self.batch is None:
-            raise PowerCut
+            raise PowerCutError
 
     def on_train_batch_end(self, batch, logs=None):
         if self.epoch == 2 and self.batch is not None and batch >= self.batch:
-            raise PowerCut
+            raise PowerCutError
 
 
 def resumed(here, path, breaks, **how):
@@ -436,7 +434,7 @@ def resumed(here, path, breaks, **how):
         return model, keras.callbacks.BackupAndRestore(path, **how)
 
     first, backup = model_and_backup()
-    with contextlib.suppress(PowerCut):
+    with contextlib.suppress(PowerCutError):
         first.fit(data, epochs=4, callbacks=[backup, breaks], verbose=0)
         raise AssertionError("the first fit did not break off")
     left = written(here, path)
@@ -447,13 +445,13 @@ def resumed(here, path, breaks, **how):
         second,
         fit,
         epochs=fit.epoch,
-        iterations=int(second.optimizer.iterations),
+        iterations=number_in(second.optimizer.iterations),
         on_chief=[left["on_chief"], at_end["on_chief"]],
         by_others=left["by_others"] + at_end["by_others"],
     )
 
 
-@way()
+@way(worlds="2 2x2")
 def backup_of_epochs(here):
     return resumed(here, here.same_path_on_own_disk(), Breaks())
 
@@ -463,7 +461,7 @@ def backup_of_epochs_kept(here):
     return resumed(here, here.same_path_on_own_disk(), Breaks(batch=1), delete_checkpoint=False)
 
 
-@way()
+@way(worlds="1 2 3")
 def backup_of_every_third_batch(here):
     return resumed(here, here.same_path_on_own_disk(), Breaks(batch=3), save_freq=3)
 
@@ -510,7 +508,7 @@ def boarded(here, **how):
     return outcome(model, fit, on_chief=content, by_others=[] if here.is_chief else listed(path))
 
 
-@way()
+@way(worlds="1 2")
 def tensorboard(here):
     return boarded(here)
 
@@ -525,7 +523,7 @@ def tensorboard_of_every_second_batch_with_histograms(here):
     return boarded(here, update_freq=2, write_steps_per_second=True, histogram_freq=1)
 
 
-@way()
+@way(worlds="2 3")
 def csv_logger(here):
     path = here.same_path_on_own_disk()
     model, fit = fitted(here, [keras.callbacks.CSVLogger(path)], validation_data=validation())

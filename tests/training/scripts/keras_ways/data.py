@@ -22,7 +22,7 @@ from keras_ways.samples import (
 from keras_ways.world import outcome, predictions, way
 
 
-@way()
+@way(worlds="1 2 3 2x2")
 def datasets_validate_evaluate_predict(here):
     model = classifier(here)
     fit = model.fit(dataset(features, classes), epochs=2, validation_data=validation(), verbose=0)
@@ -35,7 +35,7 @@ def datasets_validate_evaluate_predict(here):
     )
 
 
-@way()
+@way(worlds="2 3")
 def arrays_with_validation_split(here):
     model = classifier(here)
     fit = model.fit(
@@ -67,13 +67,13 @@ def predict_one_sample(here):
     return {"predict": predictions(model, unseen[:1])}
 
 
-@way()
+@way(worlds="2 3")
 def predict_25_samples(here):
     model = classifier(here)
     return {"predict": predictions(model, unseen[:25], batch_size=GLOBAL_BATCH)}
 
 
-@way()
+@way(worlds="2 3 2x2")
 def predict_50_samples_in_several_steps_an_execution(here):
     model = classifier(here, steps_per_execution=3)
     return {"predict": predictions(model, unseen, batch_size=GLOBAL_BATCH)}
@@ -111,7 +111,7 @@ def endless_batches():
             yield features[start : start + GLOBAL_BATCH], classes[start : start + GLOBAL_BATCH]
 
 
-@way()
+@way(worlds="1 2 3")
 def generators(here):
     model = classifier(here)
     fit = model.fit(
@@ -176,14 +176,14 @@ def data_ends_before_steps_per_epoch(here):
     return outcome(model, model.fit(few(4, (features, classes)), steps_per_epoch=6, epochs=1, verbose=0))
 
 
-@way()
+@way(worlds="2 3")
 def remainder_dropped(here):
     model = classifier(here)
     data = dataset(features[:67], classes[:67], drop_remainder=True)
     return outcome(model, model.fit(data, epochs=2, validation_data=data, verbose=0))
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="1 2 3 2x2")
 def uneven_last_batch_of_one_sample(here):
     model = classifier(here)
     data = dataset(features[:25], classes[:25])
@@ -191,21 +191,21 @@ def uneven_last_batch_of_one_sample(here):
     return outcome(model, fit, evaluate=model.evaluate(data, verbose=0))
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="2 3")
 def uneven_last_batch_of_seven_samples(here):
     model = classifier(here)
     data = dataset(features[:43], classes[:43], sample_weights[:43])
     return outcome(model, model.fit(data, epochs=2, validation_data=data, verbose=0))
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="2 3 2x2")
 def uneven_last_batch_in_several_steps_an_execution(here):
     model = classifier(here, steps_per_execution=7)
     data = dataset(features[:97], classes[:97])
     return outcome(model, model.fit(data, epochs=2, verbose=0))
 
 
-@way()
+@way(worlds="2 3 2x2")
 def evaluate_what_does_not_divide(here):
     model = classifier(here, metrics=["accuracy", "sparse_categorical_crossentropy"])
     return {"evaluate": [model.evaluate(dataset(features[:n], classes[:n]), verbose=0) for n in (1, 13, 25, 35)]}
@@ -228,7 +228,7 @@ def sharded_by_data(here):
     return outcome(model, model.fit(dataset(features, classes).with_options(options), epochs=1, verbose=0))
 
 
-@way()
+@way(worlds="2 3 2x2")
 def distribute_datasets_from_function(here):
     def of_worker(context):
         size = context.get_per_replica_batch_size(GLOBAL_BATCH)
@@ -276,7 +276,7 @@ def form_of(form, **items):
     return items if form is dict else form(items.values())
 
 
-@way()
+@way(worlds="2 3 2x2")
 def dict_inputs_and_outputs_with_sample_weights(here):
     model = functional_of_two(here, dict)
     inputs = {"left": features[:, :2], "right": features[:, 2:]}
@@ -387,7 +387,7 @@ def long_rows_in_batches_of_several_lengths(here):
     return outcome(model, model.fit(data, epochs=2, verbose=0))
 
 
-@way()
+@way(worlds="2 3")
 def several_workers_read_their_own_files(here):
     """Sharded by file: TFRecord files as many as could be wanted, each with one row of every batch."""
     directory = here.shared.parent / f"{here.shared.name}-{here.index}"

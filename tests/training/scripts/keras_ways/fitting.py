@@ -15,7 +15,7 @@ from keras_ways.samples import (
     unseen,
     validation,
 )
-from keras_ways.world import floats, outcome, predictions, way, weights
+from keras_ways.world import floats, number_in, outcome, predictions, way, weights
 
 
 def in_executions_of(here, steps, **how):
@@ -25,7 +25,7 @@ def in_executions_of(here, steps, **how):
         model,
         fit,
         evaluate=model.evaluate(features[:31], classes[:31], batch_size=6, verbose=0),
-        iterations=int(model.optimizer.iterations.numpy()),
+        iterations=number_in(model.optimizer.iterations),
     )
 
 
@@ -34,12 +34,12 @@ def steps_per_execution_1(here):
     return in_executions_of(here, 1)
 
 
-@way()
+@way(worlds="1 2 3 2x2")
 def steps_per_execution_7(here):
     return in_executions_of(here, 7)
 
 
-@way()
+@way(worlds="2 3")
 def steps_per_execution_50(here):
     return in_executions_of(here, 50)
 
@@ -49,7 +49,7 @@ def steps_per_execution_7_of_unknown_cardinality(here):
     model = classifier(here, steps_per_execution=7)
     unknown = dataset(features, classes).filter(lambda *_: True)
     fit = model.fit(unknown, epochs=2, validation_data=unknown, verbose=0)
-    return outcome(model, fit, iterations=int(model.optimizer.iterations.numpy()))
+    return outcome(model, fit, iterations=number_in(model.optimizer.iterations))
 
 
 @way()
@@ -57,7 +57,7 @@ def steps_per_execution_5_of_repeated_data(here):
     model = classifier(here, steps_per_execution=5)
     data = dataset(features, classes).repeat()
     fit = model.fit(data, steps_per_epoch=8, epochs=2, verbose=0)
-    return outcome(model, fit, iterations=int(model.optimizer.iterations.numpy()))
+    return outcome(model, fit, iterations=number_in(model.optimizer.iterations))
 
 
 @way()
@@ -93,7 +93,7 @@ def run_eagerly_with_steps_per_execution(here):
     return outcome(model, model.fit(few(3, (features, classes)), verbose=0))
 
 
-@way()
+@way(worlds="2 2x2")
 def on_batch(here):
     model = classifier(here)
     x, y = features[:GLOBAL_BATCH], classes[:GLOBAL_BATCH]
@@ -139,7 +139,7 @@ class OwnSteps(keras.Model):
         return {"error": self.error.result()}
 
 
-@way()
+@way(worlds="2 3 2x2")
 def own_train_and_test_step(here):
     with here.scope():
         model = OwnSteps()

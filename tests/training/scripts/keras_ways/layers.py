@@ -52,7 +52,7 @@ def normalized(here, momentum=0.8, steps=4, more=(), synchronized=False, **how):
     )
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="1 2 3 2x2")
 def batch_normalization(here):
     return normalized(here)
 
@@ -69,12 +69,12 @@ def batch_normalization_without_validation(here):
     return outcome(model, fit)
 
 
-@way()
+@way(worlds="2 2x2")
 def synchronized_batch_normalization(here):
     return normalized(here, synchronized=True)
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="1 2 3 2x2")
 def dropout(here):
     return normalized(here, more=[lambda: keras.layers.Dense(4), lambda: keras.layers.Dropout(0.4, seed=5)])
 
@@ -107,7 +107,7 @@ class Shaken(keras.layers.Layer):
         return inputs + keras.random.normal(keras.ops.shape(inputs), stddev=0.1, seed=self.seeds)
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="2 2x2")
 def own_layer_with_seed_generator_and_counter(here):
     model = regressor(here, layers=[Shaken])
     fit = model.fit(few(4), epochs=2, validation_data=few(2), verbose=0)
@@ -129,7 +129,7 @@ def regularizers_and_add_loss(here):
     return outcome(model, model.fit(few(4), epochs=2, validation_data=few(3), verbose=0))
 
 
-@way()
+@way(worlds="2 2x2")
 def embedding(here):
     """Its gradients are of some rows only."""
     with here.scope():

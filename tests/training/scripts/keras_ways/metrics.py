@@ -42,7 +42,7 @@ def binary(here, **how):
     return model
 
 
-@way()
+@way(worlds="2 3 2x2")
 def auc_precision_f1_and_an_own_metric(here):
     model = binary(here)
     data = dataset(features, signs)
@@ -102,7 +102,7 @@ def metrics_of_a_layer(here):
     return outcome(model, fit)
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="2 3")
 def metrics_with_an_uneven_last_batch(here):
     model = binary(here)
     data = dataset(features[:37], signs[:37])

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_ways.samples import GLOBAL_BATCH, classes, classifier, dataset, features, few, regressor, targets
-from keras_ways.world import outcome, way, weights
+from keras_ways.world import number_in, outcome, way, weights
 
 
 def trained(here, optimizer, steps=5, **how):
@@ -30,13 +30,13 @@ def learning_rate_schedule(here):
     return trained(here, lambda: keras.optimizers.SGD(decay))
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="2 2x2")
 def clipped_by_norm(here):
     """Keras clips a replica's gradients before they are summed."""
     return trained(here, lambda: keras.optimizers.SGD(0.1, clipnorm=0.3))
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="2 3")
 def clipped_by_global_norm(here):
     return trained(here, lambda: keras.optimizers.SGD(0.1, global_clipnorm=0.3))
 
@@ -51,7 +51,7 @@ def gradient_accumulation(here):
     return trained(here, lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), steps=4)
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="2 3 2x2")
 def gradient_accumulation_that_does_not_divide(here):
     return trained(here, lambda: keras.optimizers.Adam(0.1, gradient_accumulation_steps=3), steps=5)
 
@@ -68,21 +68,21 @@ def moving_average_of_weights(here):
     return trained(here, lambda: keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.8))
 
 
-@way()
+@way(worlds="2 2x2")
 def moving_average_that_overwrites(here):
     return trained(
         here, lambda: keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.8, ema_overwrite_frequency=3), steps=5
     )
 
 
-@way(by_replicas=True)
+@way(by_replicas=True, worlds="2 2x2")
 def mixed_float16(here):
     """Half precision rounds what a replica computes."""
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
         model = classifier(here, optimizer="adam")
         fit = model.fit(few(5, (features, classes)), epochs=2, validation_data=few(2, (features, classes)), verbose=0)
-        return outcome(model, fit, scale=float(model.optimizer.dynamic_scale))
+        return outcome(model, fit, scale=number_in(model.optimizer.dynamic_scale))
     finally:
         keras.mixed_precision.set_global_policy("float32")
 
@@ -110,9 +110,9 @@ def scaled(here, inputs, **how):
     optimizer = model.optimizer
     return {
         "weights": weights(model),
-        "scale": float(optimizer.dynamic_scale),
-        "good_steps": int(optimizer.step_counter),
-        "iterations": int(optimizer.inner_optimizer.iterations),
+        "scale": number_in(optimizer.dynamic_scale),
+        "good_steps": number_in(optimizer.step_counter),
+        "iterations": number_in(optimizer.inner_optimizer.iterations),
     }
 
 
@@ -121,7 +121,7 @@ def loss_scale_that_grows(here):
     return scaled(here, features[: 5 * GLOBAL_BATCH])
 
 
-@way()
+@way(worlds="2 3 2x2")
 def loss_scale_with_infinite_gradients_on_one_replica(here):
     """A single row is infinite: only the replica that has it sees it, and all of them must skip that step."""
     inputs = np.array(features[: 6 * GLOBAL_BATCH])

@@ -26,6 +26,6 @@ READERS = {
 }
 
 for directory in map(Path, sys.argv[1:]):
-    found = [path for path in sorted(directory.glob("shared/*/*")) if path.name in READERS]
+    found = [path for path in sorted(directory.glob("*/shared/*/*")) if path.name in READERS]
     answers = {path.parent.name: READERS[path.name](str(path)).tolist() for path in found}
     (directory / "read.json").write_text(json.dumps(answers))

@@ -41,7 +41,7 @@ def saved(here, model, fit, *saves):
     return outcome(model, fit, model.fit(few(2), epochs=1, verbose=0), predict=answers)
 
 
-@way()
+@way(worlds="1 2 3 2x2")
 def save_as_keras_file(here):
     model, fit = trained(here)
     return saved(here, model, fit, (model.save, "model.keras"))
@@ -53,7 +53,7 @@ def save_weights(here):
     return saved(here, model, fit, (model.save_weights, "model.weights.h5"))
 
 
-@way()
+@way(worlds="2 2x2")
 def export(here):
     model, fit = trained(here)
     return saved(here, model, fit, (lambda path: model.export(path, verbose=False), "saved_model"))

@@ -12,11 +12,12 @@ import tensorflow as tf
 WAYS = {}
 
 
-def way(*, by_replicas=False, only=None):
+def way(*, by_replicas=False, worlds="2"):
     """Mark a function as a way of using Keras: it trains in a `World` and returns what came out.
 
     The reference is the same function without a strategy, or with as many replicas in one process where the
-    mathematics depends on their number (`by_replicas`). `only`: the numbers of workers it is for.
+    mathematics depends on their number (`by_replicas`). `worlds`: the numbers of workers that it is tried with, `2x2`
+    being two with two devices each; a way with more than one of them is also tried with the oldest Keras.
 
     In the outcome, `on_chief` is what only the chief has, and `by_others` what the others must not have.
     """
@@ -89,6 +90,11 @@ def weights(model):
 
 def predictions(model, inputs, **how):
     return tf.nest.map_structure(lambda array: np.asarray(array).tolist(), model.predict(inputs, verbose=0, **how))
+
+
+def number_in(variable):
+    """What a variable of Keras holds; `float()` of it is refused under every strategy."""
+    return np.asarray(variable).item()
 
 
 class Batches(keras.callbacks.Callback):
