@@ -112,17 +112,8 @@ def run(
         if not left:
             break
         place = directory / str(attempt)
-        argv = [
-            "python",
-            "-m",
-            "keras_ways",
-            str(place),
-            str(directory / "shared"),
-            world.strategy,
-            str(world.devices),
-            *arguments,
-            *left,
-        ]
+        where = [str(place), world.strategy, str(world.devices)]
+        argv = ["python", "-m", "keras_ways", *where, *arguments, *left]
         ended = gang(world.workers, argv, env=env, keras_fix=True, timeout=1500)
         outputs = [before + worker.output for before, worker in zip(outputs, ended, strict=True)]
         found = {name: [read(place / str(i) / f"{name}.json") for i in range(len(ended))] for name in left}
@@ -130,6 +121,7 @@ def run(
         done = left if not broken or world.workers == 0 else left[: left.index(broken[0]) + 1]
         records |= {name: found[name] for name in done}
         left = left[len(done) :]
+    assert not left, f"too many ways broke; the last worker's output ends so:\n{outputs[-1][-4000:]}"
     return Arrived(records, outputs, directory)
 
 
