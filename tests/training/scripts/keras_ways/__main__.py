@@ -16,7 +16,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-SECONDS_A_WAY = 90  # then the stacks are shown and the process ends
+SECONDS_A_WAY = 240  # then the stacks are shown and the process ends
 
 
 def read_arguments():

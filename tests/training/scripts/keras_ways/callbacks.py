@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_ways.samples import GLOBAL_BATCH, classes, classifier, dataset, features, few, regressor, targets, validation
-from keras_ways.world import Batches, floats, number_in, on_chief, outcome, way, weights
+from keras_ways.world import Batches, floats, number_in, on_chief, outcome, plain, way, weights
 
 
 def fitted(here, callbacks, epochs=2, steps=5, model=None, **how):
@@ -65,8 +65,8 @@ def lambda_callback(here):
     seen = []
     callback = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: seen.append(["begin", epoch]),
-        on_epoch_end=lambda epoch, logs: seen.append(["end", epoch, {k: float(v) for k, v in logs.items()}]),
-        on_train_end=lambda logs: seen.append(["train end", {k: float(v) for k, v in logs.items()}]),
+        on_epoch_end=lambda epoch, logs: seen.append(["end", epoch, plain(logs)]),
+        on_train_end=lambda logs: seen.append(["train end", plain(logs)]),
     )
     model, fit = fitted(here, [callback], validation_data=validation())
     return outcome(model, fit, seen=seen)
@@ -90,11 +90,11 @@ class AllHooks(keras.callbacks.Callback):
 
     def on_test_batch_end(self, batch, logs=None):
         self.called.append(f"test batch {batch}")
-        self.numbers.append({k: float(v) for k, v in logs.items()})
+        self.numbers.append(plain(logs))
 
     def on_test_end(self, logs=None):
         self.called.append("test end")
-        self.numbers.append({k: float(v) for k, v in logs.items()})
+        self.numbers.append(plain(logs))
 
     def on_predict_batch_end(self, batch, logs=None):
         self.called.append(f"predict batch {batch}")

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_ways.samples import classes, classifier, dataset, features, few, signs, unseen  # noqa: F401
-from keras_ways.world import Batches, outcome, way
+from keras_ways.world import Batches, floats, outcome, way
 
 
 class LargestError(keras.metrics.Metric):
@@ -47,7 +47,7 @@ def auc_precision_f1_and_an_own_metric(here):
     model = binary(here)
     data = dataset(features, signs)
     fit = model.fit(data, epochs=2, validation_data=dataset(features[:31], signs[:31]), verbose=0)
-    result = outcome(model, fit, evaluate=model.evaluate(features[:31], signs[:31], batch_size=6, verbose=0))
+    result = outcome(model, fit, evaluate=floats(model.evaluate(features[:31], signs[:31], batch_size=6, verbose=0)))
     return result | {"results": {m.name: np.asarray(m.result()).tolist() for m in model.metrics}}
 
 
@@ -78,10 +78,8 @@ def top_k_and_confusion(here):
         ],
     )
     data = dataset(features[:43], classes[:43])
-    return {
-        "evaluate": model.evaluate(data, verbose=0, return_dict=True),
-        "history": model.fit(few(4, (features, classes)), verbose=0).history,
-    }
+    evaluated = model.evaluate(data, verbose=0, return_dict=True)
+    return outcome(model, model.fit(few(4, (features, classes)), verbose=0), evaluate=evaluated)
 
 
 @way()

@@ -76,7 +76,13 @@ def histories(*fits):
 
 
 def floats(values):
-    return [float(value) for value in values]
+    """Numbers, some of which may be arrays (F1Score has one for each class)."""
+    return [np.asarray(value, "float64").tolist() for value in values]
+
+
+def plain(logs):
+    """The logs of a callback."""
+    return dict(zip(logs, floats(logs.values()), strict=True))
 
 
 def outcome(model, *fits, **more):
@@ -105,7 +111,7 @@ class Batches(keras.callbacks.Callback):
         self.seen = []
 
     def on_train_batch_end(self, batch, logs=None):
-        self.seen.append(["batch", batch, {name: float(value) for name, value in logs.items()}])
+        self.seen.append(["batch", batch, plain(logs)])
 
     def on_epoch_end(self, epoch, logs=None):
-        self.seen.append(["epoch", epoch, {name: float(value) for name, value in logs.items()}])
+        self.seen.append(["epoch", epoch, plain(logs)])
