@@ -205,7 +205,7 @@ def uneven_last_batch_of_seven_samples(here):
 
 @way(by_replicas=True, worlds="2 3 2x2")
 def uneven_last_batch_in_several_steps_an_execution(here):
-    model = classifier(here, steps_per_execution=7)
+    model = classifier(here, steps_per_execution=here.steps_per_execution(7))
     data = dataset(features[:97], classes[:97])
     return outcome(model, model.fit(data, epochs=2, verbose=0))
 

@@ -33,11 +33,7 @@ def average(variable):
 
 
 def averaging(here):
-    return [AveragesReplicas()] if isinstance(here.strategy, tf.distribute.MirroredStrategy) and is_alone(here) else []
-
-
-def is_alone(here):
-    return not isinstance(here.strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return [AveragesReplicas()] if isinstance(here.strategy, tf.distribute.MirroredStrategy) else []
 
 
 def normalized(here, momentum=0.8, steps=4, more=(), synchronized=False, **how):
@@ -59,7 +55,7 @@ def batch_normalization(here):
 
 @way(by_replicas=True)
 def batch_normalization_with_steps_per_execution(here):
-    return normalized(here, steps_per_execution=3)
+    return normalized(here, steps_per_execution=here.steps_per_execution(3))
 
 
 @way(by_replicas=True)

@@ -59,7 +59,10 @@ def gradient_accumulation_that_does_not_divide(here):
 @way(by_replicas=True)
 def gradient_accumulation_with_steps_per_execution(here):
     return trained(
-        here, lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=3), steps=5, steps_per_execution=4
+        here,
+        lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=3),
+        steps=5,
+        steps_per_execution=here.steps_per_execution(4),
     )
 
 

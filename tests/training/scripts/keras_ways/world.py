@@ -58,6 +58,10 @@ class World:
     def replicas(self):
         return self.strategy.num_replicas_in_sync
 
+    def steps_per_execution(self, steps):
+        """Stock Keras 3 under MirroredStrategy can only run one: "must feed a value for placeholder while/cond"."""
+        return 1 if isinstance(self.strategy, tf.distribute.MirroredStrategy) else steps
+
     def scope(self):
         return self.strategy.scope()
 
