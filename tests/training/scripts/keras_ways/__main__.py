@@ -44,7 +44,7 @@ strategy = make_strategy(arguments.strategy, arguments.devices)
 
 import keras  # noqa: E402
 
-from keras_ways import callbacks, data, fitting, layers, metrics, optimizers, saving  # noqa: E402, F401
+from keras_ways import callbacks, data, fitting, layers, metrics, optimizers, samples, saving  # noqa: E402, F401
 from keras_ways.world import WAYS, World, index_of_worker  # noqa: E402
 
 if arguments.enable:
@@ -69,6 +69,9 @@ for name in arguments.ways or WAYS:
     started = time.process_time()
     try:
         outcome = WAYS[name](World(strategy, index, arguments.directory / "shared" / name, name))
+        changed = samples.overwritten()
+        if changed and arguments.strategy == "workers":
+            raise AssertionError(f"the arrays of the program were overwritten: {', '.join(changed)}")
         record.write_text(json.dumps({"outcome": outcome, "processor_seconds": time.process_time() - started}))
     except Exception as error:
         traceback.print_exc()

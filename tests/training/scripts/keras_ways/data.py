@@ -130,6 +130,22 @@ def generators(here):
     return outcome(model, fit, predict=predictions(model, ((x,) for x in (unseen[:12], unseen[12:19]))))
 
 
+@way(worlds="2 2x2")
+def generator_of_views(here):
+    """Slices of an array share its memory: TensorFlow must not compute in it, as it does under MirroredStrategy."""
+
+    def views():
+        for start in range(0, 60, GLOBAL_BATCH):
+            rows = slice(start, start + GLOBAL_BATCH)
+            yield features[rows], targets[rows], sample_weights[rows]
+
+    of_keras, of_data = regressor(here), regressor(here)
+    spec = tuple(tf.TensorSpec((None, *batch.shape[1:]), batch.dtype) for batch in (features, targets, sample_weights))
+    data = tf.data.Dataset.from_generator(views, output_signature=spec)
+    fits = [of_keras.fit(views(), verbose=0), of_data.fit(data, epochs=2, verbose=0)]
+    return outcome(of_data, *fits, evaluate=of_data.evaluate(data, verbose=0))
+
+
 class Slices(keras.utils.PyDataset):
     """Batches by index, the last one short."""
 
@@ -382,10 +398,8 @@ def long_rows_in_batches_of_several_lengths(here):
     def batches():
         for start in range(0, 72, GLOBAL_BATCH):
             length = 3 + start // GLOBAL_BATCH
-            yield (
-                np.repeat(features[start : start + GLOBAL_BATCH, None], length, axis=1),
-                targets[start : start + GLOBAL_BATCH],
-            )
+            rows = slice(start, start + GLOBAL_BATCH)
+            yield np.repeat(features[rows, None], length, axis=1), targets[rows].copy()
 
     spec = tf.TensorSpec((None, None, 4), tf.float32), tf.TensorSpec((None, 1), tf.float32)
     data = tf.data.Dataset.from_generator(batches, output_signature=spec)

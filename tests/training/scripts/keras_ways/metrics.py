@@ -1,10 +1,9 @@
 """Metrics with state: exact over all samples, at the end of epochs and in the logs of batches."""
 
 import keras
-import numpy as np
 
 from keras_ways.samples import classes, classifier, dataset, features, few, signs, unseen  # noqa: F401
-from keras_ways.world import Batches, floats, outcome, way
+from keras_ways.world import Batches, floats, outcome, plain, way
 
 
 class LargestError(keras.metrics.Metric):
@@ -48,7 +47,7 @@ def auc_precision_f1_and_an_own_metric(here):
     data = dataset(features, signs)
     fit = model.fit(data, epochs=2, validation_data=dataset(features[:31], signs[:31]), verbose=0)
     result = outcome(model, fit, evaluate=floats(model.evaluate(features[:31], signs[:31], batch_size=6, verbose=0)))
-    return result | {"results": {m.name: np.asarray(m.result()).tolist() for m in model.metrics}}
+    return result | {"results": plain(model.get_metrics_result())}
 
 
 @way()

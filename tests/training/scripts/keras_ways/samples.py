@@ -51,3 +51,18 @@ def regressor(here, optimizer=None, layers=(), inputs=4, **how):
 def few(n_steps, rows_of=(features, targets)):
     """A dataset of the first steps."""
     return dataset(*[array[: n_steps * GLOBAL_BATCH] for array in rows_of])
+
+
+_ARRAYS = {"features": features, "classes": classes, "signs": signs, "targets": targets, "weights": sample_weights}
+_COPIES = {name: array.copy() for name, array in _ARRAYS.items()}
+
+
+def overwritten():
+    """The arrays that are no longer what they were, put right again.
+
+    A tensor can share its memory with an array that a generator yielded, and TensorFlow computes in place.
+    """
+    changed = [name for name, array in _ARRAYS.items() if not np.array_equal(array, _COPIES[name])]
+    for name in changed:
+        _ARRAYS[name][:] = _COPIES[name]
+    return changed
