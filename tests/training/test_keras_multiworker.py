@@ -1,97 +1,183 @@
-"""Unmodified Keras 3 programs with several workers and the fix that the bootstrap brings, beside one process alone."""
+"""Unmodified Keras 3 programs with several workers and the fix that the bootstrap brings, beside one process alone.
+
+`scripts/keras_ways` has the ways of using Keras. Each runs with some numbers of workers, and arrives at the numbers of
+one process: without a strategy, or as many replicas under MirroredStrategy where the mathematics depends on them.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from keras_runs import SCRIPTS, Arrived, Way, World, run, ways
 
-SCRIPTS = Path(__file__).parent / "scripts"
 FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TOLERANCE = 1e-4
-WAYS = (
-    "datasets_validation_evaluate_predict",
-    "arrays_and_steps_per_execution",
-    "steps_per_execution_of_unknown_length",
-    "generator",
-    "dict_inputs_two_outputs_sample_weight",
-    "own_train_step",
-    "train_on_batch",
-    "run_eagerly",
-    "batch_normalization",
-)
-WAYS_OF_THREE = ("arrays_and_steps_per_execution",)
+WORLDS = {"1": World(1), "2": World(2), "3": World(3), "2x2": World(2, devices=2)}
+OLDEST_KERAS = Path(__file__).with_name("oldest-keras.txt")
+RUNS = [pytest.param(way, world, id=f"{way}-{world}") for way in ways() for world in ways()[way].worlds.split()]
 
-Outcomes = list[dict[str, Any]]
+REPRESENTATIVE = [way for way in ways() if ways()[way].worlds != "2"]
+BY_REPLICAS = [way for way in ways() if ways()[way].by_replicas]
+
+pytestmark = pytest.mark.timeout(1800)  # a fixture runs all ways of a world, whichever test asks first
+
+Arrive = Callable[..., Arrived]
+Read = Callable[[str], tuple[Arrived, dict[str, Any]]]
 
 
-@pytest.fixture(scope="module")
-def train(gang: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Outcomes, str]]:
-    """Run `many_ways.py` with n workers (0: one process without strategy): what each wrote, and worker 0's output."""
+class Runs:
+    """What all ways of a world come to; each world runs once, when a test first asks for it."""
 
-    def run(n: int, ways: Sequence[str] = (), keras_fix: bool = True) -> tuple[Outcomes, str]:
-        directory = tmp_path_factory.mktemp("outcomes")
-        argv = ["python", str(SCRIPTS / "many_ways.py"), str(directory / "{index}.json"), *ways]
-        ended = gang(n, argv, keras_fix=keras_fix)
-        assert [worker.exit_code for worker in ended] == [0] * len(ended), ended[0].output[-4000:]
-        return [json.loads((directory / f"{i}.json").read_text()) for i in range(len(ended))], ended[-1].output
+    def __init__(self, gang: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> None:
+        self.gang = gang
+        self.places = tmp_path_factory
+        self.arrived: dict[Any, Arrived] = {}
 
-    return run
-
-
-@pytest.fixture(scope="module")
-def alone(train: Callable[..., tuple[Outcomes, str]]) -> dict[str, Any]:
-    """What stock Keras without any strategy arrives at."""
-    [outcome], _ = train(0, keras_fix=False)
-    return outcome
+    def __call__(self, world: World, names: Sequence[str] = (), **more: str) -> Arrived:
+        """Run the ways that are for this world, or those named; `more` is for `keras_runs.run`."""
+        key = world, tuple(names), tuple(more.items())
+        if key not in self.arrived:
+            place = self.places.mktemp("ways")
+            self.arrived[key] = run(self.gang, place, world, names or ways_in(world), **more)
+        return self.arrived[key]
 
 
 @pytest.fixture(scope="module")
-def pair(train: Callable[..., tuple[Outcomes, str]]) -> tuple[Outcomes, str]:
-    """What two workers arrive at, and the last one's output."""
-    return train(2)
+def arrive(gang: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Arrive:
+    return Runs(gang, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
-def trio(train: Callable[..., tuple[Outcomes, str]]) -> Outcomes:
-    """What three workers arrive at."""
-    return train(3, WAYS_OF_THREE)[0]
+def read(gang: Callable[..., Any], arrive: Arrive) -> Read:
+    """What the chief's files of a world answer in a new process, beside what the workers came to."""
+
+    def answers(world: str) -> tuple[Arrived, dict[str, Any]]:
+        saved = arrive(WORLDS[world])
+        if not (saved.directory / "read.json").exists():
+            env = {"PYTHONPATH": str(SCRIPTS)}
+            [ended] = gang(0, ["python", "-m", "keras_ways.read", str(saved.directory)], env=env)
+            assert ended.exit_code == 0, ended.output[-4000:]
+        return saved, json.loads((saved.directory / "read.json").read_text())
+
+    return answers
 
 
-def numbers(outcome: Any, at: str = "") -> dict[str, float]:
-    """Every number in a structure of dicts and lists that must not depend on the number of workers, by its place."""
-    if isinstance(outcome, dict):
-        items = [(f"{at}/{key}", value) for key, value in outcome.items() if key != "by_replicas"]
-        return {place: n for below, value in items for place, n in numbers(value, below).items()}
-    if isinstance(outcome, list):
-        return {place: n for i, value in enumerate(outcome) for place, n in numbers(value, f"{at}/{i}").items()}
-    return {at: outcome}
+def ways_in(world: World) -> list[str]:
+    """The ways that run in a world, as one of their own, or as the reference of one."""
+    return [name for name, way in ways().items() if world in worlds_of(way)]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_two_workers_arrive_at_the_same_bits(pair: tuple[Outcomes, str], way: str) -> None:
-    first, second = pair[0]
-    assert first[way] == second[way]
+def worlds_of(way: Way) -> set[World]:
+    """Where a way runs, with its references."""
+    own = {WORLDS[key] for key in way.worlds.split()}
+    return own | {way.reference(world) for world in own}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_two_workers_arrive_where_one_process_does(pair: tuple[Outcomes, str], alone: dict[str, Any], way: str) -> None:
-    assert numbers(pair[0][0][way]) == pytest.approx(numbers(alone[way]), abs=TOLERANCE)
+@pytest.fixture(scope="session")
+def oldest_keras(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The directory of the oldest Keras that works with the pinned TensorFlow."""
+    directory = tmp_path_factory.mktemp("oldest-keras")
+    pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    subprocess.run([*pip, "--no-deps", "--require-hashes", "--target", directory, "-r", OLDEST_KERAS], check=True)
+    return str(directory)
 
 
-@pytest.mark.parametrize("way", WAYS_OF_THREE)
-def test_three_workers_arrive_where_one_process_does(trio: Outcomes, alone: dict[str, Any], way: str) -> None:
-    for worker in trio:
-        assert numbers(worker[way]) == pytest.approx(numbers(alone[way]), abs=TOLERANCE)
+def numbers(value: Any, at: str = "") -> dict[str, Any]:
+    """What an outcome holds, by place: `history/0/loss/1`. What depends on the world by design is left out."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {
+            place: n for key, below in items if key != "by_world" for place, n in numbers(below, f"{at}/{key}").items()
+        }
+    return {at.removeprefix("/"): value}
 
 
-def test_a_worker_says_once_what_was_done_for_which_keras(pair: tuple[Outcomes, str]) -> None:
-    [line] = [line for line in pair[1].splitlines() if line.startswith("tf-launch:")]
-    assert line.startswith("tf-launch: Keras 3.")
-    assert ": mended fit, metrics, input, callbacks, optimizers, scalars (21 functions replaced)" in line
+def differences(found: dict[str, Any], expected: dict[str, Any], tolerance: float) -> list[str]:
+    """One line for each place where two outcomes are apart; empty: they agree."""
+    first, second = numbers(found), numbers(expected)
+    return [
+        f"{place}: {first.get(place, 'nothing')} where {second.get(place, 'nothing')} was expected"
+        for place in sorted(first.keys() | second.keys())
+        if not (place in first and place in second and close(first[place], second[place], tolerance))
+    ]
+
+
+def close(found: Any, expected: Any, tolerance: float) -> bool:
+    """Whether two leaves agree; numbers within the tolerance, everything else exactly."""
+    if isinstance(found, float) and isinstance(expected, float):
+        return bool(found == pytest.approx(expected, abs=tolerance, rel=0 if tolerance == 0 else 1e-6, nan_ok=True))
+    return bool(found == expected)
+
+
+def shared_by_all(outcome: dict[str, Any]) -> dict[str, Any]:
+    """Without what only the chief has."""
+    return {key: value for key, value in outcome.items() if key != "on_chief"}
+
+
+def predicted(outcome: dict[str, Any]) -> Any:
+    """What the model in training answered when it was saved."""
+    return outcome.get("by_world", outcome)["predict"]
+
+
+def assert_close(found: Arrived, reference: Arrived, way: str, tolerance: float = TOLERANCE) -> None:
+    """The chief's outcome of a way is that of the one process."""
+    apart = differences(found.outcomes(way)[0], reference.outcomes(way)[0], tolerance)
+    assert not apart, "\n".join([f"{way}, {len(apart)} differences:", *apart[:20]])
+
+
+def assert_all_the_same(found: Arrived, way: str) -> None:
+    """No worker has another bit than the chief."""
+    chief, *others = ({k: v for k, v in all_.items() if k != "on_chief"} for all_ in found.outcomes(way))
+    for index, other in enumerate(others, start=1):
+        apart = differences(other, chief, tolerance=0)
+        assert not apart, "\n".join([f"{way}, worker {index} beside the chief, {len(apart)} differences:", *apart[:20]])
+
+
+@pytest.mark.parametrize(("way", "world"), RUNS)
+def test_workers_arrive_where_one_process_does(arrive: Arrive, way: str, world: str) -> None:
+    assert_close(arrive(WORLDS[world]), arrive(ways()[way].reference(WORLDS[world])), way)
+
+
+@pytest.mark.parametrize(("way", "world"), [run for run in RUNS if run.values[1] != "1"])
+def test_all_workers_arrive_at_the_same_to_the_last_bit(arrive: Arrive, way: str, world: str) -> None:
+    assert_all_the_same(arrive(WORLDS[world]), way)
+
+
+@pytest.mark.parametrize("way", REPRESENTATIVE)
+def test_two_workers_with_the_oldest_keras_arrive_where_one_process_does(
+    arrive: Arrive, oldest_keras: str, way: str
+) -> None:
+    found = arrive(WORLDS["2"], REPRESENTATIVE, keras=oldest_keras)
+    assert "tf-launch: Keras 3.12.0 " in found.outputs[0]
+    assert_close(found, arrive(ways()[way].reference(WORLDS["2"])), way)
+    assert_all_the_same(found, way)
+
+
+@pytest.mark.parametrize("way", BY_REPLICAS)
+def test_mirrored_strategy_is_untouched_to_the_last_bit(arrive: Arrive, way: str) -> None:
+    mirrored = World(0, devices=2, mirrored=True)
+    stock, enabled = arrive(mirrored), arrive(mirrored, BY_REPLICAS, enable=str(FIX))
+    assert_close(enabled, stock, way, tolerance=0)
+
+
+@pytest.mark.parametrize("world", ["2", "2x2"])
+@pytest.mark.parametrize("way", ["save_as_keras_file", "save_weights", "export", "save_with_batch_normalization"])
+def test_what_workers_save_answers_alike_in_a_process_without_strategy(read: Read, way: str, world: str) -> None:
+    saved, answers = read(world)
+    [of_chief, *_] = saved.outcomes(way)
+    assert not differences({"predict": answers[way]}, {"predict": predicted(of_chief)}, 1e-6)
+
+
+def test_a_worker_says_once_what_was_done_for_which_keras(arrive: Arrive) -> None:
+    for output in arrive(WORLDS["3"]).outputs:
+        [line] = [line for line in output.splitlines() if line.startswith("tf-launch:")]
+        assert line.startswith("tf-launch: Keras 3.")
 
 
 def test_a_program_that_uses_tf_keras_as_the_tutorials_do_trains(gang: Callable[..., Any]) -> None:
