@@ -5,6 +5,7 @@ Agents are started first: their Python boots, and ssh connects, while this one i
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -48,10 +49,16 @@ def main() -> NoReturn:
 
 
 def begin_clean() -> None:
-    """Undo what a parent can hand on to our harm: closed standard streams, ignored or blocked signals."""
+    """Undo what a parent can hand on to our harm: closed standard streams, ignored or blocked signals.
+
+    Other files that it has opened stay ours alone.
+    """
     while (spare := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         pass
     os.close(spare)
+    for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - importing pathlib takes longer than all of this
+        with contextlib.suppress(OSError):  # the one that this list was read from is closed again
+            os.set_inheritable(fd, fd <= STDERR)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
