@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.cluster import ClusterSpec, Task, tf_config
 from launcher.cluster_file import ClusterFile, Host
@@ -16,8 +15,7 @@ PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 NO_GPU = "-1"
 
 
-@dataclass(frozen=True, slots=True)
-class KerasFix:
+class KerasFix(NamedTuple):
     """Where the files are that make Keras 3's `Model.fit` work in a worker."""
 
     bootstrap: str
@@ -26,8 +24,7 @@ class KerasFix:
     """The path of `keras_multiworker.py`."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostContext:
+class HostContext(NamedTuple):
     """What a plan must know of one host beside the cluster file."""
 
     python: str
@@ -44,8 +41,7 @@ class HostContext:
     """A directory behind all others on `PYTHONPATH`: the training program that we brought along."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
+class TaskPlan(NamedTuple):
     """One worker's process: where, what, with which environment."""
 
     task: Task
@@ -79,8 +75,7 @@ class TaskPlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptPlan:
+class AttemptPlan(NamedTuple):
     """One try of the whole gang."""
 
     attempt: int
