@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from launcher.cluster import ClusterSpec, Task, tf_config
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
-from launcher.redaction import redacted
 
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -64,6 +63,8 @@ class TaskPlan(NamedTuple):
 
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
+        from launcher.redaction import redacted  # plans are written down once the workers run
+
         return {
             "task": self.task.slug,
             "host": self.host,

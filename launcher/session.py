@@ -28,7 +28,6 @@ from launcher.host_contexts import brings_training, host_contexts, remote_run_di
 from launcher.host_facts import start_warnings
 from launcher.hosts import Hosts, StopRequestedError
 from launcher.plan import AttemptPlan, plan_attempt
-from launcher.redaction import redacted_yaml
 from launcher.request import Request
 from launcher.run_directory import RunDirectory, find
 from launcher.run_directory.chief_files import kept, newest_step
@@ -262,6 +261,8 @@ class Session:
 
     def _write_cluster_file(self) -> None:
         if self._request.cluster is not None:
+            from launcher.redaction import redacted_yaml  # once the workers run
+
             self._directory.write_cluster_file(redacted_yaml(self._request.cluster.read_text("utf-8-sig")))
 
     @contextlib.contextmanager
