@@ -46,6 +46,7 @@ def main() -> NoReturn:
         main(early)
     finally:
         early.end()
+        gc.freeze()  # Python looks for garbage once more when it ends, and then everything is some
 
 
 def begin_clean() -> None:
