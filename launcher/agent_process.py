@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import subprocess
+import signal
 import threading
-from collections.abc import Sequence
 
+from launcher.child import Child
 from launcher.transport import AGENT, SSH, opening
+
+if False:  # names for type checkers only: typing costs start-up time
+    from collections.abc import Sequence
 
 PIPE_SIZE = 1 << 20
 """Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
@@ -29,18 +32,17 @@ class AgentProcess:
         """Start `argv`, which runs `transport.FIRST_WORDS` and waits for its program."""
         self._writing = threading.RLock()  # a signal handler may end what it has interrupted in the middle of a write
         self._complaint = os.memfd_create("agent-stderr")
-        # A session of its own: a Ctrl-C at the terminal is the launcher's to pass on, not the agent's to die of.
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaint,
-            start_new_session=True,
-            bufsize=0,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        (its_stdin, stdin), (stdout, its_stdout) = os.pipe(), os.pipe()
+        self._stdin, self._stdout = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0)
+        try:
+            # A session of its own: a Ctrl-C at the terminal is the launcher's to pass on, not the agent's to die of.
+            self._child = Child(argv, (its_stdin, its_stdout, self._complaint))
+        except OSError:
+            self._close_pipes()
+            raise
+        finally:
+            os.close(its_stdin)
+            os.close(its_stdout)
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, SSH_PIPE_SIZE if argv[0] == SSH else PIPE_SIZE)
@@ -62,19 +64,18 @@ class AgentProcess:
 
     def last_words(self) -> tuple[str, str]:
         """What it, its Python or its transport said on stderr, and how it ended. Waits for its end."""
-        try:
-            code = self._process.wait(GOODBYE)
-            how = (
-                f"the connection closed, the agent ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
-            )
-        except subprocess.TimeoutExpired:
+        code = self._child.wait(GOODBYE)
+        if code is None:
             how = "the agent closed the connection"
+        else:
+            end = f"signal {-code}" if code < 0 else f"exit code {code}"
+            how = f"the connection closed, the agent ended with {end}"
         said = os.pread(self._complaint, LAST_WORDS, max(0, os.fstat(self._complaint).st_size - LAST_WORDS))
         return said.decode("utf-8", "replace"), how
 
     def kill(self) -> None:
         """End it without waiting. Over ssh this ends the connection, and the agent with it as soon as it notices."""
-        self._process.kill()
+        self._child.send_signal(signal.SIGKILL)
 
     def hang_up(self) -> None:
         """Close its stdin: it stops whatever still runs, and ends."""
@@ -84,17 +85,19 @@ class AgentProcess:
     def end(self) -> None:
         """Hang up, and return once it has ended. Once more does nothing."""
         self.hang_up()
-        for last_resort in (self._process.terminate, self._process.kill):
-            try:
-                self._process.wait(GOODBYE)
-                break
-            except subprocess.TimeoutExpired:
-                last_resort()
-        self._process.wait()
+        for last_resort in (signal.SIGTERM, signal.SIGKILL):
+            if self._child.wait(GOODBYE) is not None:
+                return
+            self._child.send_signal(last_resort)
+        self._child.wait()
 
     def close(self) -> None:
         """End it, and forget it."""
         self.end()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
         if not self._stdout.closed:
+            self._stdin.close()
             self._stdout.close()
             os.close(self._complaint)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 """The task types TensorFlow knows, in the order in which tasks are listed and started."""
@@ -36,8 +37,7 @@ class Task:
         return f"{self.type}-{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSpec:
+class ClusterSpec(NamedTuple):
     """Which task listens where: task -> `address:port` (an IPv6 address stands in brackets)."""
 
     addresses: Mapping[Task, str]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 EXIT_DONE = 0
 EXIT_WORKERS_FAILED = 1
@@ -24,8 +23,7 @@ class UsageError(LaunchError):
     exit_code = EXIT_USAGE
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Mistake:
+class Mistake(NamedTuple):
     """One thing that is wrong in a file, and where: lines and columns count from 1, line 0 is the file as a whole."""
 
     line: int

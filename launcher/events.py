@@ -1,6 +1,6 @@
 """What happens during a run, as frozen values: the agents' readers make them, the supervisor consumes them.
 
-Named tuples, because making fourteen dataclasses would take a tenth of the time until a worker's first instruction.
+Named tuples: making so many dataclasses would take a tenth of the time until a worker's first instruction.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -195,6 +194,8 @@ class HostConnection:
                 complaint = Complaint(f"the agent sent something unreadable: {error!r}")
             if self._early is None or not complaint.passing or self._ended.is_set():
                 break
+            import random  # few connections are tried twice
+
             self._ended.wait(PAUSE * 2**attempt * random.uniform(0.5, 1.5))
         self._lose(complaint)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -88,7 +87,7 @@ def remote_run_dir(host: Host, directory: Path) -> str:
 
     Two launchers may give the same name to their runs: where the run's own directory is tells them apart.
     """
-    place = f"{socket.gethostname()}:{directory}".encode("utf-8", "surrogateescape")
+    place = f"{os.uname().nodename}:{directory}".encode("utf-8", "surrogateescape")
     digits = f"{zlib.crc32(place):08x}"  # importing hashlib takes 5 ms, with the first worker waiting
     return f"{(host.run_dir or DEFAULT_RUN_DIR).rstrip('/')}/{directory.name}-{digits}"
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.cluster import is_loopback
-from launcher.cluster_file import Host
+from launcher.cluster_file import NOTHING, Host
 
 VARIABLES = (
     *("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"),
@@ -18,8 +17,7 @@ MOST_SKEW = 60.0
 """Seconds that clocks may differ before anybody is told."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(NamedTuple):
     """One host, as its agent sees it."""
 
     hostname: str = ""
@@ -35,7 +33,7 @@ class HostFacts:
     """The address that the ssh connection comes from, as the host sees it; empty without ssh."""
     server: str = ""
     """Its own address on that connection."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = NOTHING
     ahead: float = 0.0
     """Seconds that its clock is ahead of the launcher's."""
 

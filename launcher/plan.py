@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.cluster import ClusterSpec, Task, tf_config
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
-from launcher.redaction import redacted
 
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 NO_GPU = "-1"
 
 
-@dataclass(frozen=True, slots=True)
-class KerasFix:
+class KerasFix(NamedTuple):
     """Where the files are that make Keras 3's `Model.fit` work in a worker."""
 
     bootstrap: str
@@ -26,8 +23,7 @@ class KerasFix:
     """The path of `keras_multiworker.py`."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostContext:
+class HostContext(NamedTuple):
     """What a plan must know of one host beside the cluster file."""
 
     python: str
@@ -44,8 +40,7 @@ class HostContext:
     """A directory behind all others on `PYTHONPATH`: the training program that we brought along."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
+class TaskPlan(NamedTuple):
     """One worker's process: where, what, with which environment."""
 
     task: Task
@@ -68,6 +63,8 @@ class TaskPlan:
 
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
+        from launcher.redaction import redacted  # plans are written down once the workers run
+
         return {
             "task": self.task.slug,
             "host": self.host,
@@ -79,8 +76,7 @@ class TaskPlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptPlan:
+class AttemptPlan(NamedTuple):
     """One try of the whole gang."""
 
     attempt: int

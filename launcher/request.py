@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from launcher.cluster_file import ClusterFile, local_cluster, read_cluster_file
 from launcher.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What the command line asks for."""
 
     cluster: Path | None = None
@@ -41,8 +41,8 @@ def requested_cluster(request: Request) -> ClusterFile:
     hosts = tuple(replace(host, env={**host.env, **(request.env or {})}) for host in file.hosts)
     restart = file.restart
     if request.max_restarts is not None:
-        restart = replace(restart, max_restarts=request.max_restarts)
-    return replace(file, hosts=hosts, restart=restart, command=request.command or file.command)
+        restart = restart._replace(max_restarts=request.max_restarts)
+    return file._replace(hosts=hosts, restart=restart, command=request.command or file.command)
 
 
 def _refuse_reserved(env: Mapping[str, str]) -> None:

@@ -11,7 +11,6 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -100,7 +99,7 @@ class Session:
             self._sync.read_project([self._request.run_dir, self._directory.path])
             result = self._attempts()
         except StopRequestedError as stopped:
-            result = replace(result, exit_code=128 + stopped.signal)
+            result = result._replace(exit_code=128 + stopped.signal)
         finally:
             result = self._gathered(result)
             self._finish(result)
@@ -223,12 +222,12 @@ class Session:
                 pass
         except StopRequestedError as stopped:
             gathering.give_up()
-            result = replace(result, exit_code=result.exit_code or 128 + stopped.signal)
+            result = result._replace(exit_code=result.exit_code or 128 + stopped.signal)
             with contextlib.suppress(StopRequestedError):
                 for _ in self._attended(GIVING_UP, lambda: gathering.is_over):
                     pass
         if not gathering.tell(f"launch collect {shlex.quote(relative(self._directory.path))}"):
-            result = replace(result, exit_code=result.exit_code or EXIT_HOST)
+            result = result._replace(exit_code=result.exit_code or EXIT_HOST)
         return result
 
     # ---- what is shown and written down

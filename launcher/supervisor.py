@@ -9,8 +9,7 @@ from __future__ import annotations
 import signal as signals
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from launcher import events, failure
 from launcher.cluster import SERVICE_TYPES, Task, chief_of
@@ -34,16 +33,14 @@ WAITED_FOR: Mapping[events.Awaited, str] = {
 Observer = Callable[[events.Event], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(NamedTuple):
     """Signal every process of the run on every host (0: nothing); SIGKILL follows after `grace` seconds."""
 
     signal: int
     grace: float
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
+class Say(NamedTuple):
     """A line of the launcher's own for the user."""
 
     text: str
@@ -65,8 +62,7 @@ class Hosts(Protocol):
         """Renew every agent's lease when it is time."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptResult:
+class AttemptResult(NamedTuple):
     """How an attempt ended. `endings` are in order of arrival."""
 
     succeeded: bool

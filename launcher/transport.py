@@ -1,19 +1,17 @@
-"""How a host's agent is reached: a pure function from a host and a Python's arguments to the argv that runs it there.
+"""How a host's agent is reached: a pure function from a host and a line of Python to the argv that runs it there.
 
 What is sent is the same everywhere: `opening()` over stdin, to a Python that was started with `FIRST_WORDS`.
 """
 
 from __future__ import annotations
 
+import functools
 import marshal
 import os
-import shlex
 import sys
 from collections.abc import Callable, Sequence
-from importlib.machinery import SourceFileLoader
-from importlib.util import MAGIC_NUMBER
 
-Transport = Callable[[str, Sequence[str]], list[str]]
+Transport = Callable[[str, str], list[str]]
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 AGENT = ("agent",)
@@ -66,9 +64,10 @@ sys.modules[pair.decode()].main()
 """Reads the agent's modules from stdin (see `parcel`) and runs it. A module costs time only where it is imported."""
 
 FIRST_WORDS = f'import os;d=b"";exec("while len(d)<{len(BOOT)}:d+=os.read(0,{len(BOOT)}-len(d))or os._exit(9)");exec(d)'
-"""Reads `BOOT` from stdin and runs it. In single quotes every login shell, be it fish or csh, takes it as it is."""
+"""Reads `BOOT` from stdin and runs it. In single quotes (it has none) every login shell takes it as it is, even csh."""
 
 
+@functools.cache
 def opening(packages: Sequence[str] = AGENT) -> bytes:
     """All that makes an agent of a Python that was started with `FIRST_WORDS`; what follows are frames."""
     return BOOT + parcel(packages)
@@ -79,6 +78,9 @@ def parcel(packages: Sequence[str]) -> bytes:
 
     Each part has its length in eight digits in front of it. Bytecode saves the agent 10 ms of compiling.
     """
+    from importlib.machinery import SourceFileLoader
+    from importlib.util import MAGIC_NUMBER
+
     code = dict.fromkeys(["launcher", *(f"launcher.{package}" for package in packages)], b"")
     text = dict(code)
     for package in packages:
@@ -95,16 +97,16 @@ def parcel(packages: Sequence[str]) -> bytes:
     return b"".join(b"%08d%s" % (len(part), part) for part in parts)
 
 
-def local(_host: str, arguments: Sequence[str]) -> list[str]:
+def local(_host: str, line: str) -> list[str]:
     """Run it here, by the launcher's own Python; -I and -S: nothing of the user's environment reaches the agent."""
-    return [sys.executable, "-I", "-S", *arguments]
+    return [sys.executable, "-I", "-S", "-c", line]
 
 
 def over_ssh(options: Sequence[str]) -> Transport:
     """Run it on the host by its `python3`, through the system's ssh with these options."""
 
-    def transport(host: str, arguments: Sequence[str]) -> list[str]:
-        return [SSH, *options, "--", host, f"exec {shlex.join(['python3', '-I', '-S', *arguments])}"]
+    def transport(host: str, line: str) -> list[str]:
+        return [SSH, *options, "--", host, f"exec python3 -I -S -c '{line}'"]
 
     return transport
 
@@ -131,4 +133,4 @@ def ssh_options(connect_timeout: float = CONNECT_TIMEOUT, lease: float = LEASE) 
 
 def agent_argv(host: str, transport: Transport = local) -> list[str]:
     """The command that starts an agent on `host`; `opening()` follows over stdin."""
-    return transport(host, ["-c", FIRST_WORDS])
+    return transport(host, FIRST_WORDS)

@@ -36,7 +36,7 @@ def facts(variables: list[str]) -> dict[str, Any]:
 def machine() -> str:
     """The same for two agents only if they share kernel and network: then it is one host under two names."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as boot:
             return f"{boot.read().strip()}:{os.stat('/proc/self/ns/net').st_ino}"
     except OSError:
         return ""
@@ -64,7 +64,7 @@ def ipv6_addresses() -> list[str]:
 def lines_of(path: str) -> Iterator[str]:
     """The lines of a file of /proc that not every kernel has."""
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="utf-8") as file:
             yield from (line for line in file if line.strip())
     except OSError:
         return

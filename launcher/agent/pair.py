@@ -54,3 +54,4 @@ def main(kind: type[Agent] = Agent) -> None:
     os.set_blocking(1, True)
     os.write(1, GREETING)
     kind(guard_gone).run()
+    os._exit(0)  # nothing is left to be written, and taking the interpreter apart would only keep the launcher waiting

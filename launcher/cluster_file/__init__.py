@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from launcher.cluster import Task, number_tasks
 from launcher.errors import UsageError
@@ -24,16 +24,14 @@ DEFAULT_COMMAND = ("python", "-m", "training")
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class PortRange:
+class PortRange(NamedTuple):
     """The ports that workers may listen on, both ends included."""
 
     first: int
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ssh:
+class Ssh(NamedTuple):
     """How a host is reached, beside the user's own ssh configuration."""
 
     config: str | None = None
@@ -71,8 +69,7 @@ class Host:
         return self.name == LOCALHOST
 
 
-@dataclass(frozen=True, slots=True)
-class RestartLimits:
+class RestartLimits(NamedTuple):
     """How often the whole gang is started again, and how long to wait before the first restart (it doubles)."""
 
     max_restarts: int = 0
@@ -80,8 +77,7 @@ class RestartLimits:
     """Seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(NamedTuple):
     """All in seconds."""
 
     start: float = 120.0
@@ -96,8 +92,7 @@ class Timeouts:
     """An agent that does not hear from the launcher for this long stops its workers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(NamedTuple):
     """The project directory that is sent into the `workdir` of each host that is reached by ssh."""
 
     directory: Path
@@ -108,15 +103,14 @@ class Sync:
     """Whether what `.gitignore` files name stays here."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFile:
+class ClusterFile(NamedTuple):
     """A whole cluster file, checked. The same value stands for `--workers N`, without any file."""
 
     name: str
     hosts: tuple[Host, ...]
     command: tuple[str, ...] = DEFAULT_COMMAND
-    restart: RestartLimits = field(default_factory=RestartLimits)
-    timeouts: Timeouts = field(default_factory=Timeouts)
+    restart: RestartLimits = RestartLimits()
+    timeouts: Timeouts = Timeouts()
     collect: tuple[str, ...] = ("checkpoints", "tensorboard", "export")
     """Names below the chief's output directory."""
     sync: Sync | None = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from launcher.cluster_file.file_text import Mistakes, shortened
 from launcher.cluster_file.yaml_nodes import Node, Scalar, YamlList, YamlMap
@@ -44,13 +43,12 @@ def wrong(node: Node, name: str, allowed: str, mistakes: Mistakes) -> Any:
     return mistakes.add(node, f"{name} is {described(node)}; allowed is {allowed}")
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A text that YAML takes for a text."""
 
     allowed: str = "a text"
     pattern: str = r"(?s:.*\S.*)"
-    check: Callable[[str], bool] = field(default=lambda _: True)
+    check: Callable[[str], bool] = lambda _: True
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -72,7 +70,6 @@ def _quoted_remedy(node: Node) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
 class AsWritten:
     """A text, a number or a truth value, taken letter by letter: `1e3`, `010`, `3.10` and `yes` stay what they are."""
 
@@ -88,8 +85,7 @@ class AsWritten:
         return node.text
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(NamedTuple):
     """A whole number in plain digits."""
 
     low: int
@@ -118,7 +114,6 @@ class Count:
         return self.low <= number and (self.high is None or number <= self.high)
 
 
-@dataclass(frozen=True, slots=True)
 class Flag:
     """True or false, and none of YAML's other words for them."""
 
@@ -134,8 +129,7 @@ class Flag:
         return wrong(node, name, "true or false", mistakes)
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(NamedTuple):
     """A length of time, read as seconds."""
 
     zero: bool = True

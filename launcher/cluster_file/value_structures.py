@@ -6,8 +6,8 @@ import difflib
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from launcher.cluster_file.file_text import UNREAD, Mistakes, shortened
 from launcher.cluster_file.value_kinds import AsWritten, Count, Kind, wrong
@@ -16,8 +16,7 @@ from launcher.cluster_file.yaml_nodes import Node, Scalar, YamlList, YamlMap
 _PORTS = re.compile(r"([1-9][0-9]{0,8})(?:\s*-\s*([1-9][0-9]{0,8}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(NamedTuple):
     """A list of values of one kind, read as a tuple."""
 
     item: Kind
@@ -57,7 +56,6 @@ def _repeated(node: YamlList, values: list[Any], noun: str, mistakes: Mistakes) 
     return again
 
 
-@dataclass(frozen=True, slots=True)
 class Ports:
     """A run of port numbers: `20000-20999`, one number, or a list without gaps. Read as (first, last)."""
 
@@ -88,8 +86,7 @@ class Ports:
         return first, last
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """The words of a command line: a list, or one text that is split as a shell splits words."""
 
     low: int = 0
@@ -119,8 +116,7 @@ class Words:
             return mistakes.add(node, f"{name} cannot be split into words ({error}); close the quote, or write a list")
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """Environment variables; values are taken as they are written."""
 
     reserved: Mapping[str, str]
@@ -149,8 +145,7 @@ class Environment:
         return AsWritten().read(value, f"the value of {shortened(key.text)}", mistakes)
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(NamedTuple):
     """What was read of a mapping with fixed keys."""
 
     node: YamlMap
@@ -160,14 +155,13 @@ class Entries:
     """The node of every known key, also where its value is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A mapping with fixed keys."""
 
     keys: Mapping[str, Kind]
     example: str
     required: tuple[str, ...] = ()
-    hints: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, str] = MappingProxyType({})
     """Unknown keys that users may try, each with what to write instead."""
 
     @property
@@ -198,8 +192,7 @@ class Record:
         return f"allowed are {', '.join(self.keys)}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Shorthand:
+class Shorthand(NamedTuple):
     """A mapping, or one text in its place that stands for the value of one key."""
 
     key: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from launcher.cluster_file.file_text import Mistakes, shortened
 
@@ -36,8 +35,7 @@ _NAMES_OF_NODES = {
 _ALLOWED_TAGS = ("!", *(f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map")))
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(NamedTuple):
     """One plain value."""
 
     line: int
@@ -49,8 +47,7 @@ class Scalar:
     size: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class YamlList:
+class YamlList(NamedTuple):
     """A sequence."""
 
     line: int
@@ -59,8 +56,7 @@ class YamlList:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class YamlMap:
+class YamlMap(NamedTuple):
     """A mapping, its keys as written and each key once."""
 
     line: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 RESET = b"\x1b[0m"
 BOLD = b"\x1b[1m"
@@ -29,8 +29,7 @@ _UTF8_CONTROL = rb"\xc2[\x80-\x9f]"
 _COLOURED_LINE = rb"(\x1b[^\n]*)\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What an output can show."""
 
     terminal: bool = False

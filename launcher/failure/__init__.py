@@ -10,8 +10,7 @@ import enum
 import re
 import signal as signals
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from launcher.cluster import Task, chief_of
 from launcher.errors import EXIT_USAGE
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from launcher.failure.traceback_text import Crash
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """How a member of the gang, or its host, ended."""
 
     event: TaskExited | TaskStartFailed | HostLost | TimedOut
@@ -58,8 +56,7 @@ class Kind(enum.IntEnum):
     """The launcher ended it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """One member's end, understood."""
 
     kind: Kind
@@ -153,21 +150,21 @@ def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
 
     plain = Failure(Kind.EXITED, event.host, event.task, event.exit_code, event.signal, event.out_of_memory, stopped)
     if event.succeeded:
-        return replace(plain, kind=Kind.STOPPED if stopped else Kind.LEFT)
+        return plain._replace(kind=Kind.STOPPED if stopped else Kind.LEFT)
     lines = log_lines(event.tail)
     if event.out_of_memory or (not stopped and _signal_of(event) and _signal_of(event) not in _CRASH_SIGNALS):
-        return _killed(replace(plain, excerpt=last_lines(lines)))
+        return _killed(plain._replace(excerpt=last_lines(lines)))
     crash = _telling(last_crash(lines), event, stopped)
     if crash is not None:
         return _crashed(plain, crash, python)
-    return _without_traceback(replace(plain, excerpt=last_lines(lines)), python)
+    return _without_traceback(plain._replace(excerpt=last_lines(lines)), python)
 
 
 def _killed(failure: Failure) -> Failure:
     from launcher.failure import remedies
 
     remedy = remedies.for_no_memory(failure.host) if failure.out_of_memory else None
-    return replace(failure, kind=Kind.KILLED, remedy=remedy)
+    return failure._replace(kind=Kind.KILLED, remedy=remedy)
 
 
 def _telling(crash: Crash | None, event: TaskExited, stopped: bool) -> Crash | None:
@@ -188,8 +185,7 @@ def _crashed(plain: Failure, crash: Crash, python: str | None) -> Failure:
         kind, told = Kind.COLLATERAL, last
     else:
         kind, told = Kind.CRASHED, first if collateral.is_collateral(last.text) else last
-    return replace(
-        plain,
+    return plain._replace(
         kind=kind,
         summary=told.summary,
         location=told.location,
@@ -204,13 +200,13 @@ def _without_traceback(plain: Failure, python: str | None) -> Failure:
 
     text = "\n".join(plain.excerpt)
     if collateral.is_collateral(text):
-        return replace(plain, kind=Kind.COLLATERAL, accused=collateral.accused(text))
+        return plain._replace(kind=Kind.COLLATERAL, accused=collateral.accused(text))
     if plain.stopped:
-        return replace(plain, kind=Kind.STOPPED)
+        return plain._replace(kind=Kind.STOPPED)
     if plain.signal is not None or shell_signal(plain.exit_code):
-        return replace(plain, kind=Kind.KILLED, remedy=remedies.for_text(text, plain.host, python))
+        return plain._replace(kind=Kind.KILLED, remedy=remedies.for_text(text, plain.host, python))
     remedy = remedies.for_exit_code(plain.exit_code, plain.host) or remedies.for_text(text, plain.host, python)
-    return replace(plain, kind=Kind.BAD_USAGE if plain.exit_code == EXIT_USAGE else Kind.EXITED, remedy=remedy)
+    return plain._replace(kind=Kind.BAD_USAGE if plain.exit_code == EXIT_USAGE else Kind.EXITED, remedy=remedy)
 
 
 def _signal_of(event: TaskExited) -> int | None:
@@ -230,8 +226,7 @@ def _left_early(failures: Sequence[Failure], complaint: Failure) -> Failure | No
     named = next((each for each in left if each.task == complaint.accused), next(iter(left), None))
     if named is None:
         return None
-    return replace(
-        named,
+    return named._replace(
         summary="the others were not done, and failed without it",
         remedy="every worker must make the same number of steps: repeat the data, or share it out evenly",
     )
@@ -251,8 +246,7 @@ def _fallen_silent(failures: Sequence[Failure], first: Failure) -> Failure:
         suspect = tasks.get(leader) if leader else None
     if suspect is None or suspect.kind is not Kind.STOPPED:
         return first
-    return replace(
-        suspect,
+    return suspect._replace(
         kind=Kind.STALLED,
         summary="it stopped answering the other workers, and was then ended by the launcher",
         remedy=f"look at {suspect.host}: a stopped or swapped-out process, too much load, or a cut network",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from launcher.failure import Failure, Kind
 
@@ -10,22 +10,19 @@ LONGEST_DELAY = 60.0
 """Seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(NamedTuple):
     """Start the next attempt, after `delay` seconds."""
 
     delay: float
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(NamedTuple):
     """Start no further attempt; `reason` says why, for the user."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """An attempt that failed, and the newest checkpoint step before and after it (None: no checkpoint)."""
 
     cause: Failure | None
@@ -38,8 +35,7 @@ class Attempt:
         return self.step_after is not None and (self.step_before is None or self.step_after > self.step_before)
 
 
-@dataclass(frozen=True, slots=True)
-class RestartPolicy:
+class RestartPolicy(NamedTuple):
     """How often, and how soon: the wait doubles with each restart, up to `LONGEST_DELAY`."""
 
     max_restarts: int = 0

@@ -6,10 +6,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.cluster import Task
 from launcher.errors import LaunchError, UsageError
@@ -24,8 +23,7 @@ _LONGEST_NAME = 50
 _STAMP = re.compile(r"(\d{8}-\d{6})-(.+?)(?:-(\d+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class RunDirectory:
+class RunDirectory(NamedTuple):
     """Owns every path of one run. Only its owner can read it: directories have mode 0700, files 0600."""
 
     path: Path

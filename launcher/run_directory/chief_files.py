@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from launcher.run_directory.whole_files import relative
 
 _CHECKPOINT_INDEX = re.compile(r"-(\d+)\.index$")
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """One of the names that a cluster file wants collected: how many files it holds, and how large they are."""
 
     name: str

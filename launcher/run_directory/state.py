@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from launcher.cluster import Task, chief_of
@@ -27,6 +28,8 @@ class Launcher:
 
     def is_alive(self) -> bool:
         """The very process still runs."""
+        if not Path(f"/proc/{self.pid}").exists():
+            return False  # as with most runs; importing psutil takes its time
         import psutil
 
         try:

@@ -65,6 +65,13 @@ def test_a_worker_has_three_open_files_and_a_session_of_its_own(launch: Start) -
     assert report["session"]
 
 
+def test_a_file_that_the_launchers_parent_left_open_is_not_open_in_a_worker(launch: Start, tmp_path: Path) -> None:
+    with (tmp_path / "left open").open("w") as file:
+        report = launch("--workers", "1", *program("report"), pass_fds=[file.fileno()]).report()
+
+    assert report["open"] == [0, 1, 2]
+
+
 def test_a_worker_keeps_the_users_umask(launch: Start) -> None:
     assert launch("--workers", "1", *program("report"), umask=0o027).report()["umask"] == 0o027
 

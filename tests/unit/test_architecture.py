@@ -43,6 +43,7 @@ LAUNCHER = """
     plan request access host_facts sync.project
     head_start
     agent_process ssh_complaint
+    child
     cluster_file cluster_file.places
     cluster_file.keys
     cluster_file.checks
