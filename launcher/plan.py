@@ -23,7 +23,7 @@ class KerasFix:
     bootstrap: str
     """The directory of our `sitecustomize.py`."""
     module: str
-    """The path of `keras_multiworker.py`."""
+    """The path of `keras_multiworker.py`; `keras_progress.py` is beside it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Starts real TensorFlow workers by hand, without the launcher: `gang(2, argv)`."""
+"""Starts real TensorFlow workers: by hand with `gang(2, argv)`, by the launcher with `launched("--workers", "2")`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import portpicker
+import psutil
 import pytest
+from launching import MARK, Launch, marked_processes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
 NOT_INHERITED = ("TF_CONFIG", "TF_GRPC_REUSE_PORT", "LAUNCH_KERAS_FIX", "TF_USE_LEGACY_KERAS")
 
 
@@ -89,8 +93,7 @@ def started(
     program = [sys.executable, *words[1:]] if words[0] == "python" else words
     inherited = {key: value for key, value in os.environ.items() if key not in NOT_INHERITED}
     added = {
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "CUDA_VISIBLE_DEVICES": "-1",
+        **QUIET,
         "TF_NUM_INTRAOP_THREADS": "1",
         "TF_NUM_INTEROP_THREADS": "2",
         "PYTHONUNBUFFERED": "1",
@@ -120,3 +123,42 @@ def exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+@pytest.fixture(scope="session")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Launch]]:
+    """Run `launch ARGUMENTS` until its end, over real TensorFlow workers; nothing of it may be left afterwards.
+
+    `launched("--workers", "2", "--", "python", script, env={})`. Its last words and its run directory are what
+    `Launch` has. A launcher that does not end is killed after `patience` seconds, and the test fails.
+    """
+    mark = uuid.uuid4().hex
+
+    def run(*arguments: str | Path, env: Mapping[str, str] | None = None, patience: float = 200) -> Launch:
+        directory = tmp_path_factory.mktemp("launched")
+        temporary = directory / "tmp"
+        temporary.mkdir()
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_"))}
+        own = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary), MARK: mark, **QUIET, **(env or {})}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "launcher", "--run-dir", str(directory / "runs"), *map(str, arguments)],
+            cwd=directory,
+            env=inherited | own,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        launch = Launch(process, mark, directory / "runs")
+        try:
+            launch.wait(patience)
+        finally:
+            launch.shut()
+        assert not list(temporary.iterdir())
+        return launch
+
+    yield run
+    orphans = marked_processes(mark)
+    for orphan in orphans:
+        with suppress(psutil.NoSuchProcess):
+            orphan.kill()
+    assert not orphans

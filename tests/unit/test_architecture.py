@@ -71,7 +71,7 @@ TRAINING = """
     callbacks checkpoint export data.pipeline
     strategy data.order
     models devices config tf_config interrupt output data.digits
-    errors keras_multiworker data
+    errors keras_multiworker keras_progress data
     __init__
 """
 LAYERS = {"launcher": LAUNCHER, "training": TRAINING}
@@ -79,8 +79,9 @@ STANDING_ALONE = [
     "launcher/bootstrap/sitecustomize.py",
     "launcher/bootstrap/tf_launch_keras_hook.py",
     "training/keras_multiworker.py",
+    "training/keras_progress.py",
 ]
-STANDARD_LIBRARY_ONLY = STANDING_ALONE[:-1]
+STANDARD_LIBRARY_ONLY = STANDING_ALONE[:2]
 SAYING_NOTHING = {"manager", "managers", "util", "utils", "helper", "helpers", "common"}
 SLOW_TO_IMPORT = {"asyncio", "keras", "msgspec", "numpy", "portpicker", "psutil", "rich", "tensorflow", "yaml"}
 
