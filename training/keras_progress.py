@@ -340,7 +340,7 @@ class _Lines:
 
 def _plain_numbers(logs: Logs) -> dict[str, Any]:
     """Scalars that this process has: reading anything else might need the other workers."""
-    if type(logs) is not dict:
+    if not isinstance(logs, dict):
         return {}
     return {name: value for name, value in logs.items() if _is_plain(value)}
 

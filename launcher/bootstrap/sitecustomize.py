@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes longer than all of this file
+OFF = ("0", "off", "no", "false")  # what a user sets instead of a path
 
 
 class KerasWatch:
@@ -55,7 +56,7 @@ def watch_for_keras() -> None:
     """Look out for Keras if it may need the fix or has progress to report, and if the fix is there."""
     fix = os.environ.get("LAUNCH_KERAS_FIX")
     legacy = os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # as TensorFlow reads it
-    if not fix or legacy or not ("TF_CONFIG" in os.environ or os.environ.get("LAUNCH_PROGRESS")):
+    if not fix or fix.lower() in OFF or legacy or not ("TF_CONFIG" in os.environ or os.environ.get("LAUNCH_PROGRESS")):
         return
     if os.path.isfile(fix):  # noqa: PTH113
         sys.meta_path.insert(0, KerasWatch)

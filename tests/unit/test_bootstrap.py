@@ -133,9 +133,10 @@ def test_all_that_is_loaded_travels_to_a_host() -> None:
     assert support_files(fix_keras=False, training=False) == {}
 
 
-def test_nothing_is_watched_without_a_fix(packages: Path) -> None:
+@pytest.mark.parametrize("env", [{}, {"LAUNCH_KERAS_FIX": "0"}, {"LAUNCH_KERAS_FIX": "Off"}])
+def test_nothing_is_watched_without_a_fix_or_when_it_is_off(packages: Path, env: dict[str, str]) -> None:
     code = "import sys; print([f for f in sys.meta_path if 'Watch' in repr(f)])"
-    assert printed(python(packages, code, fix=None)) == ["[]"]
+    assert printed(python(packages, code, fix=None, LAUNCH_PROGRESS="a file", **env)) == ["[]"]
 
 
 def test_a_missing_fix_is_said_in_one_line_and_the_program_goes_on(packages: Path) -> None:
