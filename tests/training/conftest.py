@@ -8,16 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import portpicker
-import psutil
 import pytest
-from launching import MARK, Launch, marked_processes
+from launching import MARK, Launch, launches, nothing_left
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -133,34 +131,19 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
     `patience` seconds, and the test fails. Where it succeeds at the first attempt, no temporary file may be left either
     (a worker that is killed leaves TensorFlow's).
     """
-    mark = uuid.uuid4().hex
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_"))}
 
     def run(*arguments: str | Path, env: Mapping[str, str] | None = None, patience: float = 280) -> Launch:
         directory = tmp_path_factory.mktemp("launched")
         temporary = directory / "tmp"
         temporary.mkdir()
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_"))}
-        own = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary), MARK: mark, **QUIET, **(env or {})}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "launcher", "--run-dir", str(directory / "runs"), *map(str, arguments)],
-            cwd=directory,
-            env=inherited | own,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        launch = Launch(process, mark, directory / "runs")
-        try:
-            launch.wait(patience)
-        finally:
-            launch.shut()
-        if launch.process.returncode == 0 and not (launch.run_directory / "attempt-1").exists():
+        own = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary), MARK: mark, **QUIET}
+        with launches(directory, inherited | own) as start:
+            launch: Launch = start(*arguments, env=env)
+            code = launch.wait(patience)
+        if code == 0 and not (launch.run_directory / "attempt-1").exists():
             assert not list(temporary.iterdir())
         return launch
 
-    yield run
-    orphans = marked_processes(mark)
-    for orphan in orphans:
-        with suppress(psutil.NoSuchProcess):
-            orphan.kill()
-    assert not orphans
+    with nothing_left() as mark:
+        yield run

@@ -68,10 +68,11 @@ PYTHON_PATH = {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 """Where the programs find the digits; under `launch` it is inherited."""
 
 
+@pytest.mark.timeout(600)  # two attempts
 def test_backup_and_restore_goes_on_after_the_last_whole_epoch(launched: Launched, tmp_path: Path) -> None:
     directory = tmp_path / "saved"
     command = ("python", TUTORIALS / "fault_tolerance.py", directory, "2")
-    launch = launched("--workers", "2", "--max-restarts", "1", "--", *command)
+    launch = launched("--workers", "2", "--max-restarts", "1", "--", *command, patience=560)
     first, second = of_both(launch, attempt=1)
     assert first == second
     assert (first["epochs"], first["steps"]) == ([2, 3], 40)
@@ -80,11 +81,12 @@ def test_backup_and_restore_goes_on_after_the_last_whole_epoch(launched: Launche
     }
 
 
+@pytest.mark.timeout(600)
 def test_a_loop_of_ones_own_goes_on_after_the_last_checkpoint(launched: Launched, tmp_path: Path) -> None:
     directory = tmp_path / "saved"
     directory.mkdir()
     command = ("python", TUTORIALS / "custom_loop.py", directory, "1")
-    launch = launched("--workers", "2", "--max-restarts", "1", "--", *command)
+    launch = launched("--workers", "2", "--max-restarts", "1", "--", *command, patience=560)
     first, second = of_both(launch, attempt=1)
     assert first == second
     assert first["epochs"] == [1, 2]
