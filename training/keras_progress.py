@@ -4,8 +4,8 @@
 
 * `step`: training steps that the weights have seen: where the optimizer's own count stood when `fit` began, and on.
 * `epoch`: the one under way, counted from 0.
-* `loss`, `metrics`: within an epoch what this worker's own examples came to so far; with the last step of an epoch and
-  at the end of `fit` what Keras gives its callbacks, `val_` metrics included.
+* `loss`, `metrics`: within an epoch what this worker's own examples came to so far, or those of all workers where a
+  callback reads the logs of batches; at the end of an epoch what Keras gives its callbacks, `val_` metrics included.
 * `steps_per_second`: since the report before, without the time between two epochs and without the first execution,
   which is traced. Left out where no such step was made.
 * `input_seconds`: of those steps, how long one waited for its batch. Told where each step begins by fetching it: with
@@ -115,37 +115,42 @@ class _Reporter:
         self._fits: weakref.WeakKeyDictionary[CallbackList, _Fit] = weakref.WeakKeyDictionary()
 
     def fit_begins(self, callbacks: CallbackList, logs: Logs = None) -> None:  # noqa: ARG002
-        self._clock.prepare()
-        self._fits[callbacks] = _Fit(callbacks.model, (callbacks.params or {}).get("steps"), self._clock)
+        model = getattr(callbacks, "model", None)
+        if model is not None:  # a list of the user's own may have none
+            self._clock.prepare()
+            self._fits[callbacks] = _Fit(model, (callbacks.params or {}).get("steps"), self._clock)
 
     def epoch_begins(self, callbacks: CallbackList, epoch: int, logs: Logs = None) -> None:  # noqa: ARG002
-        self._fits[callbacks].begin_epoch(epoch)
+        if fit := self._fits.get(callbacks):
+            fit.begin_epoch(int(epoch))
 
     def execution_begins(self, callbacks: CallbackList, batch: int, logs: Logs = None) -> None:  # noqa: ARG002
-        self._fits[callbacks].begin_execution(batch)
+        if fit := self._fits.get(callbacks):
+            fit.begin_execution(int(batch))
 
     def execution_ends(self, callbacks: CallbackList, batch: int, logs: Logs = None) -> None:
-        fit = self._fits[callbacks]
-        fit.end_execution(batch)
-        if self._lines.due():
-            self._lines.append({**fit.place(), **fit.pace()}, logs)
+        if fit := self._fits.get(callbacks):
+            fit.end_execution(int(batch))
+            self._tell(fit, logs)
 
     def validation_goes_on(self, callbacks: CallbackList, batch: int, logs: Logs = None) -> None:  # noqa: ARG002
         fit = self._fits.get(callbacks)  # none: `evaluate` on its own
-        if fit is not None and self._lines.due():
-            self._lines.append({**fit.place(), "validation_batch": batch + 1}, {})
+        if fit and self._lines.due():
+            self._lines.append({**fit.place(), "validation_batch": int(batch) + 1}, {})
 
     def epoch_ends(self, callbacks: CallbackList, epoch: int, logs: Logs = None) -> None:  # noqa: ARG002
-        fit = self._fits[callbacks]
-        fit.end_epoch()
-        if self._lines.due():
-            self._lines.append({**fit.place(), **fit.pace()}, logs)
+        if fit := self._fits.get(callbacks):
+            fit.end_epoch()
+            self._tell(fit, logs)
 
     def fit_ends(self, callbacks: CallbackList, logs: Logs = None) -> None:
-        fit = self._fits.pop(callbacks)
-        if fit.made_steps and self._lines.last_one_due():
+        fit = self._fits.pop(callbacks, None)
+        if fit and fit.made_steps and self._lines.last_one_due():
+            self._lines.finish({**fit.place(), **fit.pace()}, logs)
+
+    def _tell(self, fit: _Fit, logs: Logs) -> None:
+        if self._lines.due():
             self._lines.append({**fit.place(), **fit.pace()}, logs)
-        self._lines.flush()
 
 
 class _Fit:
@@ -183,11 +188,11 @@ class _Fit:
         self._last_execution = self._execution_from
         last = min(batch, self._steps_an_epoch - 1) if self._steps_an_epoch else batch
         steps = max(1, last - self._execution_from + 1)
-        now, waited = time.monotonic(), self._clock.seconds(self._model)
+        now = time.monotonic()
         if self.made_steps:
-            self._paced.add(steps, now - (self._since or now), waited)
+            self._paced.add(steps, now - (self._since or now))
         else:
-            self._paced.begin(waited)
+            self._paced.begin(self._clock.seconds(self._model))
         self._step += steps
         self._since = now
 
@@ -206,7 +211,7 @@ class _Fit:
 
     def pace(self) -> dict[str, float]:
         """Since this was asked for the last time."""
-        return self._paced.taken()
+        return self._paced.taken(self._clock.seconds(self._model))
 
 
 class _Paced:
@@ -216,23 +221,21 @@ class _Paced:
         self._steps = 0
         self._seconds = 0.0
         self._waited_before: float | None = None
-        self._waited: float | None = None
 
     def begin(self, waited: float | None) -> None:
-        self._waited_before = self._waited = waited
+        self._waited_before = waited
 
-    def add(self, steps: int, seconds: float, waited: float | None) -> None:
+    def add(self, steps: int, seconds: float) -> None:
         self._steps += steps
         self._seconds += seconds
-        self._waited = waited
 
-    def taken(self) -> dict[str, float]:
+    def taken(self, waited: float | None) -> dict[str, float]:
         if not self._steps or self._seconds <= 0:
             return {}
         pace = {"steps_per_second": round(self._steps / self._seconds, 3)}
-        if self._waited is not None and self._waited_before is not None:
-            pace["input_seconds"] = round((self._waited - self._waited_before) / self._steps, 6)
-        self._steps, self._seconds, self._waited_before = 0, 0.0, self._waited
+        if waited is not None and self._waited_before is not None:
+            pace["input_seconds"] = round((waited - self._waited_before) / self._steps, 6)
+        self._steps, self._seconds, self._waited_before = 0, 0.0, waited
         return pace
 
 
@@ -279,7 +282,7 @@ class _InputClock:
         @functools.wraps(original)
         def fetch(iterator: Any) -> Any:
             model, tf = self._listening_to, self._tf
-            if model is None or tf.executing_eagerly():
+            if model is None or model.train_function is None or tf.executing_eagerly():
                 return original(iterator)
             self._timed.add(model.train_function)
             before = self._now([])
@@ -320,9 +323,10 @@ class _Lines:
         self._thread = self._thread or ThreadPoolExecutor(1, "tf-launch-progress")
         self._writing = self._thread.submit(self._write, record, _plain_numbers(logs))
 
-    def flush(self) -> None:
-        """Return when all is written."""
-        self._next_last = time.monotonic() + SECONDS_BETWEEN_REPORTS
+    def finish(self, record: Mapping[str, Any], logs: Logs) -> None:
+        """Write the last line of a `fit`, and return when it is written."""
+        self.append(record, logs)
+        self._next_last = self._next
         if self._writing is not None:
             self._writing.result()
 

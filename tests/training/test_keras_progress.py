@@ -110,6 +110,14 @@ def test_a_file_that_cannot_be_written_is_said_once_and_training_goes_on(
     assert env["LAUNCH_PROGRESS"] in line
 
 
+def test_a_callback_list_of_ones_own_works_with_and_without_a_model(gang: Callable[..., Any], tmp_path: Path) -> None:
+    env = {"LAUNCH_PROGRESS": str(tmp_path / "progress")}
+    [ended] = gang(1, ["python", str(SCRIPTS / "own_callback_list.py")], env=env, keras_fix=True)
+    assert ended.exit_code == 0, ended.output[-4000:]
+    steps = [json.loads(line)["step"] for line in (tmp_path / "progress").read_text().splitlines()]
+    assert (steps[0], steps[-1]) == (1, 4)
+
+
 @pytest.fixture
 def progress(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The file that reports, which needs no TensorFlow to be imported, loaded anew."""
