@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -58,15 +59,19 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 @click.option("-v", "--verbose", is_flag=True, help="Show TensorFlow's start-up lines, too.")
 @options.no_color
 @click.option(
-    "--no-keras-fix", is_flag=True, help="Leave Keras 3's Model.fit under MultiWorkerMirroredStrategy as it is."
+    "--no-keras-fix",
+    is_flag=True,
+    help="Leave Keras 3 as it is: no fix, no reports of progress. LAUNCH_KERAS_FIX=0 does the same.",
 )
 @click.version_option(__version__, prog_name="launch")
 @options.command
 @click.pass_obj
 def launch(early: HeadStart, /, **given: Any) -> None:
     """Start a TensorFlow program on several processes: TF_CONFIG, logs, stop and clean-up included."""
+    from launcher.plan import is_off
     from launcher.run import run
 
+    given["no_keras_fix"] |= is_off(os.environ.get("LAUNCH_KERAS_FIX"))
     try:
         Path.cwd()
     except FileNotFoundError as error:

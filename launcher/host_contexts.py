@@ -17,6 +17,8 @@ from launcher.run_directory.state import RunHost
 PACKAGE = Path(__file__).resolve().parent
 TRAINING = PACKAGE.parent / "training"
 KERAS_FIX = TRAINING / "keras_multiworker.py"
+KERAS_BESIDE = (TRAINING / "keras_progress.py", TRAINING / "keras_stall.py")
+"""Found by the bootstrap beside the fix."""
 SUPPORT = "support"
 """Below a run's directory on a host behind ssh: what we bring along."""
 PROGRAM = f"{SUPPORT}/program"
@@ -109,7 +111,7 @@ def support_files(*, fix_keras: bool, training: bool) -> dict[str, bytes]:
     """What a host behind ssh needs of ours beside the agent: path below the run's directory -> content."""
     files: dict[str, bytes] = {}
     if fix_keras and KERAS_FIX.is_file():
-        for path in (*sorted((PACKAGE / "bootstrap").glob("*.py")), KERAS_FIX):
+        for path in (*sorted((PACKAGE / "bootstrap").glob("*.py")), KERAS_FIX, *KERAS_BESIDE):
             files[f"{SUPPORT}/{path.name}"] = path.read_bytes()
     if training:
         for path in sorted(TRAINING.rglob("*")):

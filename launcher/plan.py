@@ -12,6 +12,8 @@ from launcher.errors import UsageError
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 NO_GPU = "-1"
+OFF = ("0", "off", "no", "false")
+"""As `LAUNCH_KERAS_FIX`: whoever sets this wants Keras as it is. The bootstrap knows these words, too."""
 
 
 class KerasFix(NamedTuple):
@@ -20,7 +22,7 @@ class KerasFix(NamedTuple):
     bootstrap: str
     """The directory of our `sitecustomize.py`."""
     module: str
-    """The path of `keras_multiworker.py`."""
+    """The path of `keras_multiworker.py`; `keras_progress.py` and `keras_stall.py` are beside it."""
 
 
 class HostContext(NamedTuple):
@@ -156,6 +158,11 @@ def worker_argv(command: Sequence[str], python: str) -> tuple[str, ...]:
     return tuple(command)
 
 
+def is_off(keras_fix: str | None) -> bool:
+    """Whether a value of `LAUNCH_KERAS_FIX` switches the Keras fix off."""
+    return (keras_fix or "").lower() in OFF
+
+
 def _thread_counts(host: Host, context: HostContext) -> dict[str, str]:
     """Several workers on one host would each start a thread for every core, unless the user has set a number."""
     sharing = len(host.tasks)
@@ -195,7 +202,8 @@ def _no_proxy(spec: ClusterSpec, environment: Mapping[str, str]) -> dict[str, st
 
 def _python_path(host: Host, context: HostContext) -> dict[str, str]:
     """The Keras fix comes before the user's own modules, the training program after them."""
-    fix = context.keras_fix
+    wanted = {**context.environment, **host.env}.get("LAUNCH_KERAS_FIX")
+    fix = None if is_off(wanted) else context.keras_fix
     if fix is None and context.program is None:
         return {}
     inherited = host.env.get("PYTHONPATH", context.environment.get("PYTHONPATH", ""))

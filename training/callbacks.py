@@ -1,20 +1,16 @@
-"""What happens between the steps of a run: the chief's log, step reports, checkpoints."""
+"""What happens between the steps of a run: the chief's log, checkpoints."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import keras
 
 from training.errors import TrainingError
 from training.models import steps_made
-
-SECONDS_BETWEEN_REPORTS = 0.5
 
 
 class Validation(keras.callbacks.Callback):  # type: ignore[misc]  # Keras carries no types
@@ -59,38 +55,6 @@ class EpochLog(keras.callbacks.Callback):  # type: ignore[misc]
         rate = self._steps / (self._last - self._started)
         numbers = "  ".join(f"{name} {logs[name]:.4f}" for name in ("loss", "accuracy", "val_loss", "val_accuracy"))
         self._say(f"epoch {epoch + 1:>{len(str(self._epochs))}}/{self._epochs}  {numbers}  {rate:.1f} steps/s")
-
-
-class StepReports(keras.callbacks.Callback):  # type: ignore[misc]
-    """Appends `{"step", "epoch", "loss"}` to a file, one JSON object a line, at most two a second."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-        self._epoch = 0
-        self._step = 0
-        self._next = 0.0
-
-    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002, D102
-        self._step = steps_made(self.model)
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002, D102
-        self._epoch = epoch
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any]) -> None:  # noqa: ARG002, D102
-        self._step += 1
-        if time.monotonic() >= self._next:
-            self._report(float(logs["loss"]))
-
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: D102
-        if logs:
-            self._report(float(logs["loss"]))
-
-    def _report(self, loss: float) -> None:
-        self._next = time.monotonic() + SECONDS_BETWEEN_REPORTS
-        line = json.dumps({"step": self._step, "epoch": self._epoch, "loss": loss if math.isfinite(loss) else None})
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
 
 
 class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc]

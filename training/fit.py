@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from training.callbacks import EpochLog, SaveCheckpoints, StepReports, Validation
+from training import keras_progress
+from training.callbacks import EpochLog, SaveCheckpoints, Validation
 from training.checkpoint import Checkpoints
 from training.config import TrainingConfig
 from training.data.digits import Examples, load_digits
@@ -38,7 +37,7 @@ class Data:
     validation_bounds: Indices
 
 
-def train(config: TrainingConfig, place: Place, environ: Mapping[str, str] = os.environ) -> None:
+def train(config: TrainingConfig, place: Place) -> None:
     """Train, or go on training, the model that `config` describes; every worker of the cluster calls this.
 
     Raises:
@@ -55,7 +54,7 @@ def train(config: TrainingConfig, place: Place, environ: Mapping[str, str] = os.
     done = checkpoints.restore(strategy)
     say(opening(config, place, data, done))
     if done < config.epochs:
-        fit(config, strategy, model, data, done, callbacks(config, place, checkpoints, environ))
+        fit(config, strategy, model, data, done, callbacks(config, place, checkpoints))
     if place.is_chief:
         outputs = export_model(model, config.output_dir / "export", data.held_out.images)
         say(closing(config.output_dir, outputs, data.held_out))
@@ -101,6 +100,7 @@ def fit(config: TrainingConfig, strategy: Any, model: Any, data: Data, done: int
 
     `steps_per_epoch` keeps one iterator for the whole run: destroying one costs time, and the order would start over.
     """
+    keras_progress.enable()
     steps = run_steps(len(data.training.labels), config.seed, range(done, config.epochs), data.global_batch)
     held_out = validation_dataset(strategy, data.held_out, data.validation_bounds)
     model.fit(
@@ -114,11 +114,9 @@ def fit(config: TrainingConfig, strategy: Any, model: Any, data: Data, done: int
     )
 
 
-def callbacks(config: TrainingConfig, place: Place, checkpoints: Checkpoints, environ: Mapping[str, str]) -> list[Any]:
+def callbacks(config: TrainingConfig, place: Place, checkpoints: Checkpoints) -> list[Any]:
     """What every worker does between the steps, and what only the chief does."""
     every_worker: list[Any] = [SaveCheckpoints(checkpoints.save, config.checkpoint_every, config.epochs)]
-    if reports := environ.get("LAUNCH_PROGRESS"):
-        every_worker.append(StepReports(Path(reports)))
     if not place.is_chief:
         return every_worker
     tensorboard = keras.callbacks.TensorBoard(config.output_dir / "tensorboard", write_graph=False)

@@ -1,8 +1,9 @@
 """Runs at the start of every Python process of a worker: watches for Keras, which needs a fix with several workers.
 
-The launcher puts this directory first on `PYTHONPATH` and the path of the fix into `LAUNCH_KERAS_FIX`. A program
-without Keras must not notice, so this file is short and imports nothing; `tf_launch_keras_hook.py` is read once Keras
-is wanted.
+The launcher puts this directory first on `PYTHONPATH` and the path of the fix into `LAUNCH_KERAS_FIX`. What reports the
+progress of `fit` in the file that `LAUNCH_PROGRESS` names lies beside the fix.
+A program without Keras must not notice, so this file is short and imports nothing; `tf_launch_keras_hook.py` is read
+once Keras is wanted.
 A `sitecustomize` that was on the path before runs as if this one were not there.
 """
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes longer than all of this file
+OFF = ("0", "off", "no", "false")  # what a user sets instead of a path
 
 
 class KerasWatch:
@@ -33,11 +35,11 @@ class KerasWatch:
         return spec
 
     @staticmethod
-    def say(reason: object) -> None:
+    def say(reason: object, missing: str = "no Keras fix, `Model.fit` may fail") -> None:
         """One line on stderr, where there is one."""
         text = f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason)
         if sys.stderr is not None:
-            print("tf-launch: no Keras fix, `Model.fit` may fail:", *text.split(), file=sys.stderr, flush=True)
+            print(f"tf-launch: {missing}:", *text.split(), file=sys.stderr, flush=True)
 
 
 def hook() -> "Any":
@@ -51,10 +53,10 @@ def hook() -> "Any":
 
 
 def watch_for_keras() -> None:
-    """Look out for Keras if there are several workers, and if the fix is there to be applied."""
+    """Look out for Keras if it may need the fix or has progress to report, and if the fix is there."""
     fix = os.environ.get("LAUNCH_KERAS_FIX")
     legacy = os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # as TensorFlow reads it
-    if not fix or legacy or "TF_CONFIG" not in os.environ:
+    if not fix or fix.lower() in OFF or legacy or not ("TF_CONFIG" in os.environ or os.environ.get("LAUNCH_PROGRESS")):
         return
     if os.path.isfile(fix):  # noqa: PTH113
         sys.meta_path.insert(0, KerasWatch)

@@ -1,10 +1,14 @@
-"""Enables the Keras fix as soon as Keras is wholly imported. Read by `sitecustomize.py` when Keras is wanted."""
+"""Enables the Keras fix and what belongs to it as soon as Keras is wholly imported.
+
+Read by `sitecustomize.py` when Keras is wanted.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Callable
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
@@ -12,6 +16,8 @@ from types import ModuleType
 from typing import Any
 
 GANG = ("chief", "worker")
+PROGRESS, STALL = "keras_progress.py", "keras_stall.py"
+"""Files beside the fix: one reports the progress of `fit`, the other takes a wait from the end of each epoch."""
 
 
 def spec_of_keras(watch: Any, path: Any, target: Any) -> ModuleSpec | None:
@@ -36,23 +42,36 @@ def enable_after(loader: Loader, watch: Any) -> None:
         load(module)
         if watch in sys.meta_path:
             sys.meta_path.remove(watch)
+        fix = os.environ.get("LAUNCH_KERAS_FIX", "")
         if gang_size(os.environ.get("TF_CONFIG")) > 1:
-            try:
-                enable(os.environ["LAUNCH_KERAS_FIX"])
-            except Exception as error:  # whatever is wrong with the fix: the program may not need it
-                watch.say(error)
+            try_to_enable(fix, watch.say)
+        beside = os.path.dirname(fix)  # noqa: PTH120 - no path is imported here
+        stall = os.path.join(beside, STALL)  # noqa: PTH118
+        if os.path.isfile(stall):  # noqa: PTH113 - a copy of the fix alone is enough
+            try_to_enable(stall, watch.say, "an epoch may wait for tf.data at its end")
+        if os.environ.get("LAUNCH_PROGRESS"):
+            try_to_enable(os.path.join(beside, PROGRESS), watch.say, "no reports of progress")  # noqa: PTH118
 
     loader.exec_module = exec_module  # type: ignore[method-assign]
 
 
+def try_to_enable(path: str, say: Callable[..., None], *missing: str) -> None:
+    """Say it where it fails, whatever is wrong with the file: the program may not need it."""
+    try:
+        enable(path)
+    except Exception as error:
+        say(error, *missing)
+
+
 def enable(path: str) -> None:
-    """Load the file of the fix and call its `enable()`."""
-    spec = spec_from_file_location("tf_launch_keras_multiworker", path)
+    """Load a file by its path and call its `enable()`."""
+    name = os.path.basename(path).partition(".")[0]  # noqa: PTH119
+    spec = spec_from_file_location(f"tf_launch_{name}", path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"LAUNCH_KERAS_FIX names {path}, which is no Python file")
-    fix = module_from_spec(spec)
-    spec.loader.exec_module(fix)
-    fix.enable()
+        raise ImportError(f"{path}, which LAUNCH_KERAS_FIX leads to, is no Python file")
+    loaded = module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    loaded.enable()
 
 
 def gang_size(tf_config: str | None) -> int:

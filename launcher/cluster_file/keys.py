@@ -20,7 +20,7 @@ SSH_DESTINATION = "an ssh destination: an alias, a host or user@host"
 RESERVED = {
     "TF_CONFIG": "the launcher makes it for each task",
     "TF_GRPC_REUSE_PORT": "the launcher sets it; see `hold_ports`",
-    "LAUNCH_.*": "the launcher sets the variables that begin with LAUNCH_",
+    "LAUNCH_(?!KERAS_FIX$).*": "the launcher sets what begins with LAUNCH_; only LAUNCH_KERAS_FIX may be set, to 0",
 }
 
 

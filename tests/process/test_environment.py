@@ -187,6 +187,20 @@ def test_nothing_but_the_contract_is_added(launch: Start, environment: dict[str,
     }
 
 
+@pytest.mark.parametrize("place", ["option", "shell", "file"])
+def test_the_keras_fix_can_be_switched_off(
+    launch: Start, cluster: Cluster, environment: dict[str, str], place: str
+) -> None:
+    in_file = {"env": {"LAUNCH_KERAS_FIX": "0"}} if place == "file" else {}
+    in_shell = {"LAUNCH_KERAS_FIX": "0"} if place == "shell" else {}
+    option = ("--no-keras-fix",) if place == "option" else ()
+    started = launch(*cluster(workers=1, **in_file), *option, *program("report"), env=in_shell)
+    found = started.report()["env"]
+
+    assert found["PYTHONPATH"] == environment["PYTHONPATH"]
+    assert found.get("LAUNCH_KERAS_FIX") == (None if place == "option" else "0")
+
+
 def test_a_python_that_is_named_from_home_finds_its_virtual_environment(
     launch: Start, cluster: Cluster, tmp_path: Path
 ) -> None:

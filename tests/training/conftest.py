@@ -1,4 +1,4 @@
-"""Starts real TensorFlow workers by hand, without the launcher: `gang(2, argv)`."""
+"""Starts real TensorFlow workers: by hand with `gang(2, argv)`, by the launcher with `launched("--workers", "2")`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 import portpicker
 import pytest
+from launching import MARK, Launch, launches, nothing_left
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-NOT_INHERITED = ("TF_CONFIG", "TF_GRPC_REUSE_PORT", "LAUNCH_KERAS_FIX", "TF_USE_LEGACY_KERAS")
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+NOT_INHERITED = ("TF_CONFIG", "TF_GRPC_REUSE_PORT", "LAUNCH_KERAS_FIX", "LAUNCH_PROGRESS", "TF_USE_LEGACY_KERAS")
 
 
 class Ended(NamedTuple):
@@ -89,8 +91,7 @@ def started(
     program = [sys.executable, *words[1:]] if words[0] == "python" else words
     inherited = {key: value for key, value in os.environ.items() if key not in NOT_INHERITED}
     added = {
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "CUDA_VISIBLE_DEVICES": "-1",
+        **QUIET,
         "TF_NUM_INTRAOP_THREADS": "1",
         "TF_NUM_INTEROP_THREADS": "2",
         "PYTHONUNBUFFERED": "1",
@@ -120,3 +121,29 @@ def exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+@pytest.fixture(scope="session")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Launch]]:
+    """Run `launch ARGUMENTS` until its end, over real TensorFlow workers; no process of it may be left afterwards.
+
+    `launched("--workers", "2", "--", "python", script, env={})`. A launcher that does not end is killed after
+    `patience` seconds, and the test fails. Where it succeeds at the first attempt, no temporary file may be left either
+    (a worker that is killed leaves TensorFlow's).
+    """
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_"))}
+
+    def run(*arguments: str | Path, env: Mapping[str, str] | None = None, patience: float = 280) -> Launch:
+        directory = tmp_path_factory.mktemp("launched")
+        temporary = directory / "tmp"
+        temporary.mkdir()
+        own = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary), MARK: mark, **QUIET}
+        with launches(directory, inherited | own) as start:
+            launch: Launch = start(*arguments, env=env)
+            code = launch.wait(patience)
+        if code == 0 and not (launch.run_directory / "attempt-1").exists():
+            assert not list(temporary.iterdir())
+        return launch
+
+    with nothing_left() as mark:
+        yield run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,19 @@ import pytest
 
 SCRIPT = Path(__file__).parent / "scripts" / "drop_iterators.py"
 TRAINING = Path(__file__).resolve().parents[2] / "training"
+BOOTSTRAP = TRAINING.parent / "launcher" / "bootstrap"
 STALL = str(TRAINING / "keras_stall.py")
 DROPPING = "tf-launch: drops tf.data iterators"
 
 
 @pytest.fixture(scope="module")
-def train(gang: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
-    """What worker 0 of n (0: one process without strategy) tells."""
+def train(gang: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """What worker 0 of n (0: one process without strategy) tells, with a copy of the Keras fix and of nothing else."""
+    fix = shutil.copy(TRAINING / "keras_multiworker.py", tmp_path_factory.mktemp("fix"))
 
     def run(n: int, *argv: str) -> dict[str, Any]:
-        ended = gang(n, ["python", str(SCRIPT), *argv], keras_fix=True, timeout=300)
+        env = {"LAUNCH_KERAS_FIX": str(fix), "PYTHONPATH": str(BOOTSTRAP)}
+        ended = gang(n, ["python", str(SCRIPT), *argv], env=env, timeout=300)
         assert [worker.exit_code for worker in ended] == [0] * len(ended), ended[0].output[-4000:]
         told: dict[str, Any] = json.loads(ended[0].output.splitlines()[-1])
         return told
@@ -40,3 +44,8 @@ def test_a_thread_of_its_own_drops_the_iterators_and_the_loss_is_the_same_to_the
 
 def test_a_pipeline_that_calls_python_is_dropped_as_before(train: Callable[..., dict[str, Any]]) -> None:
     assert train(0, "generator", STALL)["threads"] == ["MainThread"]
+
+
+def test_launch_brings_it_into_a_worker(gang: Callable[..., Any]) -> None:
+    [ended] = gang(1, ["python", str(SCRIPT), "dataset"], keras_fix=True, timeout=300)
+    assert json.loads(ended.output.splitlines()[-1])["threads"] == [DROPPING]

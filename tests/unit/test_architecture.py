@@ -72,7 +72,7 @@ TRAINING = """
     callbacks checkpoint export data.pipeline
     strategy data.order
     models devices config tf_config interrupt output data.digits
-    errors keras_multiworker keras_stall data
+    errors keras_multiworker keras_progress keras_stall data
     __init__
 """
 LAYERS = {"launcher": LAUNCHER, "training": TRAINING}
@@ -80,6 +80,7 @@ STANDING_ALONE = [
     "launcher/bootstrap/sitecustomize.py",
     "launcher/bootstrap/tf_launch_keras_hook.py",
     "training/keras_multiworker.py",
+    "training/keras_progress.py",
     "training/keras_stall.py",
 ]
 STANDARD_LIBRARY_ONLY = STANDING_ALONE[:2]

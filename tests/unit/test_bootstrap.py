@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from launcher.host_contexts import support_files
+
 BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "bootstrap"
 GANG = json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}})
 ALONE = json.dumps({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}})
@@ -103,9 +105,38 @@ def test_keras_is_left_alone_without_several_workers_and_where_legacy_keras_is_w
     assert printed(python(packages, "import keras; print('done')", **env)) == ["done"]
 
 
-def test_nothing_is_watched_without_a_fix(packages: Path) -> None:
+REPORTS = "import sys\n\ndef enable():\n    print('reports', sys.modules['keras'].finished)\n"
+
+
+@pytest.mark.parametrize(("config", "said"), [(GANG, ["fixed True", "reports True"]), (ALONE, ["reports True"])])
+def test_progress_is_reported_with_any_number_of_workers(packages: Path, config: str, said: list[str]) -> None:
+    (packages / "keras_progress.py").write_text(REPORTS)
+    assert printed(python(packages, "import keras", LAUNCH_PROGRESS="a file", TF_CONFIG=config)) == said
+
+
+def test_progress_is_reported_without_a_cluster(packages: Path) -> None:
+    (packages / "keras_progress.py").write_text(REPORTS)
+    assert printed(python(packages, "import keras", LAUNCH_PROGRESS="a file", TF_CONFIG="")) == ["reports True"]
+
+
+def test_reports_that_fail_are_said_in_one_line_and_the_fix_is_enabled(packages: Path) -> None:
+    process = python(packages, "import keras", LAUNCH_PROGRESS="a file")
+    assert (process.returncode, process.stdout) == (0, "fixed True\n")
+    [line] = process.stderr.splitlines()
+    assert line.startswith("tf-launch: no reports of progress: ")
+    assert str(packages / "keras_progress.py") in line
+
+
+def test_all_that_is_loaded_travels_to_a_host() -> None:
+    names = ("keras_multiworker", "keras_progress", "sitecustomize", "tf_launch_keras_hook")
+    assert sorted(support_files(fix_keras=True, training=False)) == [f"support/{name}.py" for name in names]
+    assert support_files(fix_keras=False, training=False) == {}
+
+
+@pytest.mark.parametrize("env", [{}, {"LAUNCH_KERAS_FIX": "0"}, {"LAUNCH_KERAS_FIX": "Off"}])
+def test_nothing_is_watched_without_a_fix_or_when_it_is_off(packages: Path, env: dict[str, str]) -> None:
     code = "import sys; print([f for f in sys.meta_path if 'Watch' in repr(f)])"
-    assert printed(python(packages, code, fix=None)) == ["[]"]
+    assert printed(python(packages, code, fix=None, LAUNCH_PROGRESS="a file", **env)) == ["[]"]
 
 
 def test_a_missing_fix_is_said_in_one_line_and_the_program_goes_on(packages: Path) -> None:

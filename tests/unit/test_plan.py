@@ -130,6 +130,24 @@ def test_without_the_keras_fix_the_path_is_the_users() -> None:
     assert "LAUNCH_KERAS_FIX" not in env
 
 
+@pytest.mark.parametrize("off", ["0", "off", "No", "false"])
+def test_the_fix_is_off_where_the_user_says_so(off: str) -> None:
+    in_file = planned(replace(TWO, env={"LAUNCH_KERAS_FIX": off}), {"PYTHONPATH": "/lib"}, FIX)["worker-0"].env
+    assert (in_file["LAUNCH_KERAS_FIX"], "PYTHONPATH" in in_file) == (off, False)
+    on_host = planned(TWO, {"LAUNCH_KERAS_FIX": off, "PYTHONPATH": "/lib"}, FIX)["worker-0"].env
+    assert {"LAUNCH_KERAS_FIX", "PYTHONPATH"} & set(on_host) == set()
+
+
+def test_the_file_may_switch_the_fix_on_again_for_a_host() -> None:
+    env = planned(replace(TWO, env={"LAUNCH_KERAS_FIX": "1"}), {"LAUNCH_KERAS_FIX": "0"}, FIX)["worker-0"].env
+    assert env["LAUNCH_KERAS_FIX"] == FIX.module
+
+
+def test_a_path_that_was_inherited_gives_way_to_our_own() -> None:
+    env = planned(TWO, {"LAUNCH_KERAS_FIX": "/of/another/launch.py"}, FIX)["worker-0"].env
+    assert env["LAUNCH_KERAS_FIX"] == FIX.module
+
+
 def test_a_record_of_the_plan_shows_no_secret() -> None:
     record = planned(replace(TWO, env={"HF_TOKEN": "hunter2", "MODE": "fast"}))["worker-0"].as_record()
     assert "hunter2" not in json.dumps(record)

@@ -1,0 +1,80 @@
+"""What becomes of a Keras program under `launch` when something goes wrong on one of two workers: never a hang."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from launching import Launch
+
+SCRIPT = Path(__file__).parent / "scripts" / "fail_on_one_worker.py"
+Launched = Callable[..., Launch]
+
+
+@pytest.fixture
+def run(launched: Launched, tmp_path: Path) -> Callable[[str], Launch]:
+    """Run the program until its end."""
+    return lambda how: launched("--workers", "2", "--", "python", SCRIPT, how, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("on_epoch_end", "failed (exit code 1): ValueError: bad luck at the end of an epoch"),
+        ("on_train_batch_end", "failed (exit code 1): ValueError: bad luck at the end of a batch"),
+        ("on_train_batch_end of worker 1 only", "failed (exit code 1): ValueError: bad luck at the end of a batch"),
+        ("sys.exit", "failed (exit code 3)"),
+        ("sys.exit without a code", "ended too early (exit code 0): the others were not done"),
+        ("generator", "failed (exit code 1): InvalidArgumentError: ValueError: bad luck in the input"),
+        ("python generator", "failed (exit code 1): InvalidArgumentError: ValueError: bad luck in the input"),
+        (
+            "short dataset that claims to be infinite",
+            "Input dataset was expected to contain an infinite number of elements but contained only 5 elements",
+        ),
+    ],
+)
+def test_what_went_wrong_on_one_worker_ends_the_run_as_its_root_cause(
+    run: Callable[[str], Launch], how: str, said: str
+) -> None:
+    launch = run(how)
+
+    assert launch.wait() == 1
+    assert "worker 1 on localhost " in launch.last_words
+    assert said in launch.last_words
+    assert launch.run_state["result"]["root_cause"]["task"] == "worker-1"
+
+
+def test_files_that_are_too_few_for_the_workers_end_the_run_with_what_tensorflow_says(
+    run: Callable[[str], Launch],
+) -> None:
+    launch = run("too few files")
+
+    assert launch.wait() == 1
+    assert "Could not apply FILE based sharding: the dataset only has 1 file(s)" in launch.last_words
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "short shard",
+        "short shard dropping remainders",
+        pytest.param(
+            "short dataset",
+            marks=pytest.mark.xfail(
+                reason="Keras ends the epoch after the batches of this worker's own dataset, before its peer does"
+            ),
+        ),
+        "nan",
+    ],
+)
+def test_workers_whose_input_differs_in_length_and_workers_without_a_finite_loss_end_alike(
+    run: Callable[[str], Launch], how: str
+) -> None:
+    launch = run(how)
+
+    assert launch.succeeded()
+    first, second = (json.loads(launch.log(task).splitlines()[-1]) for task in ("worker-0", "worker-1"))
+    assert first == second
+    assert len(first["loss"]) == (1 if how == "nan" else 3)
