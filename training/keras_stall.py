@@ -19,6 +19,7 @@ import functools
 import importlib
 import inspect
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -48,6 +49,8 @@ def enable() -> str | None:
         return None
     trainer = importlib.import_module(TRAINER)
     if not _recognised(trainer):
+        line = f"tf-launch: Keras {keras.__version__} is not recognised: `fit` may wait at its epochs' ends"
+        print(line, file=sys.stderr, flush=True)
         return None
     if not hasattr(trainer, MARK):
         undertaker = Undertaker()
