@@ -165,9 +165,14 @@ def shown(here, verbose, **how):
         )
         model.evaluate(validation(), verbose=verbose)
         model.predict(features[:31], batch_size=GLOBAL_BATCH, verbose=verbose)
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).replace("\b", "").replace("\r", "\n").splitlines()
-    numbers = [dict(re.findall(r"(\w+): (-?[\d.]+(?:e-?\d+)?)", line)) for line in lines]
-    return outcome(model, fit, shown=[{k: round(float(v), 3) for k, v in line.items()} for line in numbers if line])
+    return outcome(model, fit, shown=finished_bars(screen.getvalue()))
+
+
+def finished_bars(text):
+    """The numbers at the end of each line; what a bar showed before it was full is a matter of time."""
+    last = [line.replace("\b", "").rsplit("\r", 1)[-1] for line in text.split("\n")]
+    numbers = [dict(re.findall(r"(\w+): (-?[\d.]+(?:e-?\d+)?)", line)) for line in last]
+    return [{name: round(float(n), 3) for name, n in line.items()} for line in numbers if line]
 
 
 @way()

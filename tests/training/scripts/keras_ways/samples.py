@@ -25,14 +25,13 @@ def validation():
     return dataset(features[held_out], classes[held_out])
 
 
-def classifier(here, optimizer=None, metrics=("accuracy",), **how):
-    """A Sequential model of unknown input shape."""
+def classifier(here, optimizer=None, hidden=(), metrics=("accuracy",), **how):
+    """A Sequential model of unknown input shape. Every layer, slot and metric costs time to trace: it has few."""
     with here.scope():
-        model = keras.Sequential(
-            [keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(3, activation="softmax")]
-        )
+        layers = [keras.layers.Dense(units, activation="tanh") for units in hidden]
+        model = keras.Sequential([*layers, keras.layers.Dense(3, activation="softmax")])
         model.compile(
-            optimizer=optimizer or keras.optimizers.SGD(0.1, momentum=0.5),
+            optimizer=optimizer or keras.optimizers.SGD(0.1),
             loss="sparse_categorical_crossentropy",
             metrics=list(metrics),
             **how,
