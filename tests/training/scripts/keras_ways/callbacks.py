@@ -36,13 +36,6 @@ def logs_of_executions(here):
     return outcome(model, fit, batches=batches.seen)
 
 
-@way()
-def batch_hooks_on_the_chief_only(here):
-    batches = Batches()
-    model, fit = fitted(here, [batches] if here.is_chief else [])
-    return outcome(model, fit, on_chief=on_chief(here, batches.seen))
-
-
 @way(worlds="2 3")
 def batch_hooks_on_the_last_worker_only(here):
     """The chief has nothing to show; the fits are the same with and without."""
@@ -66,17 +59,10 @@ def lambda_callback(here):
     callback = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: seen.append(["begin", epoch]),
         on_epoch_end=lambda epoch, logs: seen.append(["end", epoch, plain(logs)]),
+        on_train_batch_end=lambda batch, logs: seen.append([batch, plain(logs)]),
         on_train_end=lambda logs: seen.append(["train end", plain(logs)]),
     )
     model, fit = fitted(here, [callback], validation_data=validation())
-    return outcome(model, fit, seen=seen)
-
-
-@way()
-def lambda_callback_of_batches(here):
-    seen = []
-    callback = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(float(logs["loss"])))
-    model, fit = fitted(here, [callback])
     return outcome(model, fit, seen=seen)
 
 
@@ -121,36 +107,22 @@ def hooks_of_evaluate_on_the_chief_only(here):
 
 
 @way()
-def callback_that_evaluates_and_predicts(here):
+def callback_that_evaluates_predicts_and_reads(here):
     class Looks(keras.callbacks.Callback):
         def __init__(self):
             super().__init__()
             self.seen = []
 
         def on_epoch_end(self, epoch, logs=None):
+            self.seen.append(floats([metric.result()["accuracy"] for metric in self.model.metrics[1:]]))
             self.seen.append(self.model.evaluate(validation(), verbose=0))
             self.seen.append(self.model.predict(features[:13], verbose=0).tolist())
+            self.seen.append(np.asarray(self.model.layers[0].kernel).tolist())
+            self.seen.append(number_in(self.model.optimizer.learning_rate))
 
     looks = Looks()
     model, fit = fitted(here, [looks])
     return outcome(model, fit, seen=looks.seen)
-
-
-@way()
-def callback_that_reads_weights_and_metrics(here):
-    class Reads(keras.callbacks.Callback):
-        def __init__(self):
-            super().__init__()
-            self.seen = []
-
-        def on_epoch_end(self, epoch, logs=None):
-            self.seen.append(np.asarray(self.model.layers[0].kernel).tolist())
-            self.seen.append([float(np.asarray(metric.result()["accuracy"])) for metric in self.model.metrics[1:]])
-            self.seen.append(number_in(self.model.optimizer.learning_rate))
-
-    reads = Reads()
-    model, fit = fitted(here, [reads])
-    return outcome(model, fit, seen=reads.seen)
 
 
 # What is shown.
@@ -178,11 +150,6 @@ def finished_bars(text):
 @way()
 def verbose_1(here):
     return shown(here, 1)
-
-
-@way()
-def verbose_1_with_steps_per_execution(here):
-    return shown(here, 1, steps_per_execution=2)
 
 
 @way()
@@ -234,12 +201,6 @@ def stopped_at_a_batch_by_the_chief(here):
 
 
 @way()
-def stopped_at_a_batch_by_all(here):
-    model, fit = fitted(here, [StopsAt()], epochs=4)
-    return outcome(model, fit, iterations=number_in(model.optimizer.iterations))
-
-
-@way()
 def stopped_at_an_execution_by_the_last_worker(here):
     model, fit = fitted(
         here, [StopsAt()] if here.is_last else [], epochs=4, model=classifier(here, steps_per_execution=2)
@@ -248,22 +209,10 @@ def stopped_at_an_execution_by_the_last_worker(here):
 
 
 @way()
-def stopped_at_an_epoch_by_the_last_worker(here):
-    model, fit = fitted(here, [StopsAtEpoch()] if here.is_last else [], epochs=4)
-    return outcome(model, fit, iterations=number_in(model.optimizer.iterations))
-
-
-@way()
-def stopped_at_an_epoch_by_the_chief_after_validation(here):
-    model, fit = fitted(here, [StopsAtEpoch()] if here.is_chief else [], epochs=4, validation_data=validation())
-    return outcome(model, fit)
-
-
-@way()
-def fit_again_after_stop(here):
-    model, first = fitted(here, [StopsAtEpoch()] if here.is_last else [], epochs=4)
+def stopped_at_an_epoch_by_the_last_worker_and_fitted_again(here):
+    model, first = fitted(here, [StopsAtEpoch()] if here.is_last else [], epochs=4, validation_data=validation())
     _, second = fitted(here, [], model=model)
-    return outcome(model, first, second)
+    return outcome(model, first, second, iterations=number_in(model.optimizer.iterations))
 
 
 @way(worlds="2 3")
@@ -292,18 +241,13 @@ def reduce_learning_rate_on_plateau(here):
 
 
 @way()
-def learning_rate_scheduler(here):
-    callback = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
-    return outcome(*fitted(here, [callback], epochs=3))
-
-
-@way()
-def learning_rate_set_at_batches(here):
+def learning_rate_of_epochs_and_batches(here):
     class Warms(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
-            self.model.optimizer.learning_rate = 0.01 * (batch + 1)
+            self.model.optimizer.learning_rate = number_in(self.model.optimizer.learning_rate) * (1 + 0.1 * batch)
 
-    return outcome(*fitted(here, [Warms()]))
+    halves = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
+    return outcome(*fitted(here, [halves, Warms()], epochs=3))
 
 
 @way()
@@ -463,19 +407,14 @@ def backup_of_epochs(here):
     return resumed(here, here.same_path_on_own_disk(), Breaks())
 
 
-@way()
-def backup_of_epochs_kept(here):
-    return resumed(here, here.same_path_on_own_disk(), Breaks(batch=1), delete_checkpoint=False)
-
-
 @way(worlds="1 2 3")
 def backup_of_every_third_batch(here):
     return resumed(here, here.same_path_on_own_disk(), Breaks(batch=3), save_freq=3)
 
 
 @way()
-def backup_of_two_states(here):
-    return resumed(here, here.same_path_on_own_disk(), Breaks(), double_checkpoint=True)
+def backup_of_two_states_kept(here):
+    return resumed(here, here.same_path_on_own_disk(), Breaks(), double_checkpoint=True, delete_checkpoint=False)
 
 
 def on_a_shared_disk(here, result):
@@ -516,17 +455,12 @@ def boarded(here, **how):
 
 
 @way(worlds="1 2")
-def tensorboard(here):
-    return boarded(here)
-
-
-@way()
 def tensorboard_of_batches(here):
     return boarded(here, update_freq="batch", write_graph=False)
 
 
 @way()
-def tensorboard_of_every_second_batch_with_histograms(here):
+def tensorboard_with_histograms_every_second_batch(here):
     return boarded(here, update_freq=2, write_steps_per_second=True, histogram_freq=1)
 
 
@@ -535,14 +469,6 @@ def csv_logger(here):
     path = here.same_path_on_own_disk()
     model, fit = fitted(here, [keras.callbacks.CSVLogger(path)], validation_data=validation())
     return outcome(model, fit, **rows_of(here, path))
-
-
-@way()
-def csv_logger_that_appends(here):
-    path = here.same_path_on_own_disk()
-    model, first = fitted(here, [keras.callbacks.CSVLogger(path, append=True)])
-    _, second = fitted(here, [keras.callbacks.CSVLogger(path, append=True)], epochs=4, initial_epoch=2, model=model)
-    return outcome(model, first, second, **rows_of(here, path))
 
 
 def number(text):
@@ -560,8 +486,9 @@ def rows_of(here, path):
 
 
 @way()
-def csv_logger_on_a_shared_disk(here):
+def csv_logger_that_appends_on_a_shared_disk(here):
     here.shared.mkdir(parents=True, exist_ok=True)
     path = here.shared / "log.csv"
-    model, fit = fitted(here, [keras.callbacks.CSVLogger(path)])
-    return outcome(model, fit, **(rows_of(here, path) | {"by_others": []}))
+    model, first = fitted(here, [keras.callbacks.CSVLogger(path, append=True)])
+    _, second = fitted(here, [keras.callbacks.CSVLogger(path, append=True)], epochs=4, initial_epoch=2, model=model)
+    return outcome(model, first, second, **(rows_of(here, path) | {"by_others": []}))

@@ -61,16 +61,10 @@ def arrays_that_keras_shuffles(here):
     return outcome(model, model.fit(features[:60], classes[:60], batch_size=GLOBAL_BATCH, epochs=2, verbose=0))
 
 
-@way()
-def predict_one_sample(here):
-    model = classifier(here)
-    return {"predict": predictions(model, unseen[:1])}
-
-
 @way(worlds="2 3")
-def predict_25_samples(here):
+def predict_one_and_25_samples(here):
     model = classifier(here)
-    return {"predict": predictions(model, unseen[:25], batch_size=GLOBAL_BATCH)}
+    return {"predict": [predictions(model, unseen[:n], batch_size=GLOBAL_BATCH) for n in (1, 25)]}
 
 
 @way(worlds="2 3 2x2")
@@ -158,37 +152,24 @@ class Slices(keras.utils.PyDataset):
 
 
 @way(by_replicas=True)
-def py_dataset(here):
+def py_datasets(here):
     model = classifier(here)
     fit = model.fit(Slices(), epochs=2, shuffle=False, verbose=0)
-    return outcome(model, fit, evaluate=model.evaluate(Slices(), verbose=0))
-
-
-@way(by_replicas=True)
-def py_dataset_with_threads(here):
-    model = classifier(here)
-    return outcome(model, model.fit(Slices(workers=2, max_queue_size=3), epochs=2, shuffle=False, verbose=0))
+    threaded = model.fit(Slices(workers=2, max_queue_size=3), epochs=1, shuffle=False, verbose=0)
+    return outcome(model, fit, threaded, evaluate=model.evaluate(Slices(), verbose=0))
 
 
 @way()
-def unknown_cardinality(here):
+def datasets_of_unknown_and_infinite_length(here):
     model = classifier(here)
     unknown = dataset(features, classes).filter(lambda *_: True)
-    return outcome(model, model.fit(unknown, epochs=2, validation_data=unknown, verbose=0))
-
-
-@way()
-def repeated_with_steps_per_epoch(here):
-    model = classifier(here)
-    data = dataset(features, classes).repeat()
-    fit = model.fit(data, steps_per_epoch=7, epochs=3, validation_data=data, validation_steps=4, verbose=0)
-    return outcome(model, fit)
-
-
-@way()
-def finite_data_goes_on_over_epochs_of_fewer_steps(here):
-    model = classifier(here)
-    return outcome(model, model.fit(dataset(features, classes), steps_per_epoch=4, epochs=2, verbose=0))
+    infinite = dataset(features, classes).repeat()
+    fits = [
+        model.fit(unknown, epochs=2, validation_data=unknown, verbose=0),
+        model.fit(infinite, steps_per_epoch=7, epochs=3, validation_data=infinite, validation_steps=4, verbose=0),
+        model.fit(dataset(features, classes), steps_per_epoch=4, epochs=2, verbose=0),
+    ]
+    return outcome(model, *fits)
 
 
 @way()
@@ -212,13 +193,6 @@ def uneven_last_batch_of_one_sample(here):
     return outcome(model, fit, evaluate=model.evaluate(data, verbose=0))
 
 
-@way(by_replicas=True, worlds="2 3")
-def uneven_last_batch_of_seven_samples(here):
-    model = classifier(here)
-    data = dataset(features[:43], classes[:43], sample_weights[:43])
-    return outcome(model, model.fit(data, epochs=2, validation_data=data, verbose=0))
-
-
 @way(by_replicas=True, worlds="2 3 2x2")
 def uneven_last_batch_in_several_steps_an_execution(here):
     model = classifier(here, steps_per_execution=here.steps_per_execution(7))
@@ -233,20 +207,24 @@ def evaluate_what_does_not_divide(here):
 
 
 @way()
-def not_sharded(here):
-    """Each worker is given the whole dataset, batched for a replica: with the same rows, the mean is the same."""
+def sharded_by_data_and_distributed_by_hand(here):
     options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    sharded = dataset(features, classes).with_options(options)
     model = classifier(here)
-    return outcome(model, model.fit(dataset(features, classes).with_options(options), epochs=1, verbose=0))
+    first = model.fit(sharded, epochs=1, verbose=0)
+    return outcome(model, first, model.fit(here.strategy.experimental_distribute_dataset(sharded), verbose=0))
 
 
 @way()
-def sharded_by_data(here):
+def not_sharded(here):
+    """Each worker goes through all rows, in batches of what a replica's share of the global batch is."""
     options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    share = GLOBAL_BATCH // 2
     model = classifier(here)
-    return outcome(model, model.fit(dataset(features, classes).with_options(options), epochs=1, verbose=0))
+    data = dataset(features, classes, batch=share * here.replicas).with_options(options)
+    return outcome(model, model.fit(data, epochs=1, verbose=0))
 
 
 @way(worlds="2 3 2x2")
@@ -265,13 +243,6 @@ def distribute_datasets_from_function(here):
     if here.strategy.num_replicas_in_sync == 1 and here.workers == 1:
         data = of_worker(tf.distribute.InputContext())
     return outcome(model, model.fit(data, epochs=2, steps_per_epoch=STEPS // 2, verbose=0))
-
-
-@way()
-def distributed_dataset(here):
-    model = classifier(here)
-    data = here.strategy.experimental_distribute_dataset(dataset(features, classes))
-    return outcome(model, model.fit(data, epochs=2, verbose=0))
 
 
 def functional_of_two(here, form):

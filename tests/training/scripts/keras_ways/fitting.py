@@ -82,15 +82,11 @@ def jit_compile_with_steps_per_execution(here):
 
 @way()
 def run_eagerly(here):
-    model = classifier(here, run_eagerly=True)
     data = few(3, (features, classes))
-    return outcome(model, model.fit(data, validation_data=data, verbose=0), predict=predictions(model, unseen[:13]))
-
-
-@way()
-def run_eagerly_with_steps_per_execution(here):
-    model = classifier(here, run_eagerly=True, steps_per_execution=2)
-    return outcome(model, model.fit(few(3, (features, classes)), verbose=0))
+    model = classifier(here, run_eagerly=True)
+    fit = model.fit(data, validation_data=data, verbose=0)
+    several = classifier(here, run_eagerly=True, steps_per_execution=2)
+    return outcome(model, fit, several.fit(data, verbose=0), predict=predictions(model, unseen[:13]))
 
 
 @way(worlds="2 2x2")
@@ -185,31 +181,25 @@ def train_step_of_the_guide(here):
 
 
 @way()
-def own_compute_loss(here):
+def own_losses(here):
+    """A function, an object that sums (Keras leaves sums to the program), and a model's `compute_loss`."""
+
     class OwnLoss(keras.Model):
         def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
             return 2 * super().compute_loss(x, y, y_pred, sample_weight, training)
 
-    with here.scope():
-        inputs = keras.Input((4,))
-        model = OwnLoss(inputs, keras.layers.Dense(1)(inputs))
-        model.compile("sgd", "mse")
-    return outcome(model, model.fit(few(5), epochs=2, verbose=0))
-
-
-@way()
-def own_loss_function_and_loss_object(here):
     def huber_like(y, predicted):
         return keras.ops.mean(keras.ops.log(1 + keras.ops.square(y - predicted)), axis=-1)
 
-    model = regressor(here)
     with here.scope():
-        model.compile("sgd", huber_like)
-    of_function = model.fit(few(4), epochs=1, verbose=0)
-    with here.scope():
-        model.compile("sgd", keras.losses.Huber(reduction="sum"))
-    of_sum = model.fit(few(2), epochs=1, verbose=0)
-    return outcome(model, of_function, of_sum)
+        inputs = keras.Input((4,))
+        model = OwnLoss(inputs, keras.layers.Dense(1)(inputs))
+    fits = []
+    for loss in (huber_like, keras.losses.Huber(reduction="sum")):
+        with here.scope():
+            model.compile("sgd", loss)
+        fits.append(model.fit(few(3), epochs=1, verbose=0))
+    return outcome(model, *fits)
 
 
 @way()
@@ -241,19 +231,16 @@ def unbuilt_evaluated_first(here):
 
 
 @way()
-def fit_twice(here):
+def fit_again_and_again(here):
+    """With the same data, with another learning rate, and with other data."""
     model = classifier(here)
     data = few(5, (features, classes))
     fits = [model.fit(data, epochs=1, validation_data=validation(), verbose=0) for _ in range(2)]
-    return outcome(model, *fits, evaluate=model.evaluate(data, verbose=0))
-
-
-@way()
-def fit_twice_with_other_data(here):
-    model = classifier(here)
-    first = model.fit(few(5, (features, classes)), epochs=1, verbose=0)
-    second = model.fit(features[:48], classes[:48], batch_size=24, shuffle=False, epochs=1, verbose=0)
-    return outcome(model, first, second)
+    evaluated = model.evaluate(data, verbose=0)
+    model.optimizer.learning_rate = 0.01
+    other = model.fit(data, epochs=1, verbose=0)
+    arrays = model.fit(features[:48], classes[:48], batch_size=24, shuffle=False, epochs=1, verbose=0)
+    return outcome(model, *fits, other, arrays, evaluate=evaluated)
 
 
 @way()
@@ -265,15 +252,6 @@ def compiled_anew_between_fits(here):
         model.layers[0].trainable = False
         model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", steps_per_execution=4)
     return outcome(model, first, model.fit(data, epochs=2, verbose=0))
-
-
-@way()
-def another_learning_rate_between_fits(here):
-    model = classifier(here)
-    data = few(5, (features, classes))
-    first = model.fit(data, epochs=1, verbose=0)
-    model.optimizer.learning_rate = 0.01
-    return outcome(model, first, model.fit(data, epochs=1, verbose=0))
 
 
 @way()

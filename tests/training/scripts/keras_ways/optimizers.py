@@ -46,11 +46,6 @@ def clipped_by_value(here):
     return trained(here, lambda: keras.optimizers.SGD(0.1, clipvalue=0.2))
 
 
-@way(by_replicas=True)
-def gradient_accumulation(here):
-    return trained(here, lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), steps=4)
-
-
 @way(by_replicas=True, worlds="2 3 2x2")
 def gradient_accumulation_that_does_not_divide(here):
     return trained(here, lambda: keras.optimizers.Adam(0.1, gradient_accumulation_steps=3), steps=5)
@@ -86,16 +81,6 @@ def mixed_float16(here):
         model = classifier(here, optimizer="adam")
         fit = model.fit(few(5, (features, classes)), epochs=2, validation_data=few(2, (features, classes)), verbose=0)
         return outcome(model, fit, scale=number_in(model.optimizer.dynamic_scale))
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
-
-
-@way(by_replicas=True)
-def mixed_bfloat16(here):
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
-        model = classifier(here)
-        return outcome(model, model.fit(few(5, (features, classes)), epochs=2, verbose=0))
     finally:
         keras.mixed_precision.set_global_policy("float32")
 
