@@ -22,8 +22,8 @@ WORLDS = {"1": World(1), "2": World(2), "3": World(3), "2x2": World(2, devices=2
 OLDEST_KERAS = Path(__file__).with_name("oldest-keras.txt")
 RUNS = [pytest.param(way, world, id=f"{way}-{world}") for way in ways() for world in ways()[way].worlds.split()]
 
-REPRESENTATIVE = [way for way in ways() if ways()[way].worlds != "2"]
-BY_REPLICAS = [way for way in ways() if ways()[way].by_replicas]
+REPRESENTATIVE = [name for name, way in ways().items() if {"3", "2x2"} <= set(way.worlds.split())]
+BY_REPLICAS = [name for name in REPRESENTATIVE if ways()[name].by_replicas]
 
 pytestmark = pytest.mark.timeout(1800)  # a fixture runs all ways of a world, whichever test asks first
 
