@@ -626,6 +626,7 @@ class _Tagged:
     """A distributed dataset whose iterators know how many steps they are good for."""
 
     def __init__(self, dataset: Data, steps: int) -> None:
+        self._original_dataset = getattr(dataset, "_original_dataset", None)
         self._dataset = dataset
         self._steps = steps
 

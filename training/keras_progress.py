@@ -10,7 +10,7 @@
   which is traced. Left out where no such step was made.
 * `input_seconds`: of those steps, how long one waited for its batch. Told where each step begins by fetching it: with
   `steps_per_execution=1`, and with several workers. Elsewhere TensorFlow fetches a batch while the step before is
-  computed, and eager steps are not measured.
+  computed. Not measured in eager steps, and under `enable_op_determinism`.
 * `validation_batch`: batches that the validation under way has seen; such a line repeats the step.
 
 A line is written after the first step and at the end of `fit`, in between at most twice a second, by a thread of its
@@ -248,6 +248,10 @@ class _InputClock:
 
     def __init__(self, tf: ModuleType) -> None:
         iterator_ops = importlib.import_module("tensorflow.python.data.ops.iterator_ops")
+        # Deterministic programs may not ask for the time: TensorFlow refuses `tf.timestamp`.
+        self._is_determinism_enabled = importlib.import_module(
+            "tensorflow.python.framework.config"
+        ).is_op_determinism_enabled
         self._resource_variable_ops = importlib.import_module("tensorflow.python.ops.resource_variable_ops")
         self._tf = tf
         self._total: Variable = None
@@ -267,7 +271,8 @@ class _InputClock:
 
     def listen(self, model: Model) -> None:
         """What is traced from now on belongs to the training steps of this model."""
-        self._listening_to = model if _fetches_first(self._tf, model) else None
+        timed = _fetches_first(self._tf, model) and not self._is_determinism_enabled()
+        self._listening_to = model if timed else None
 
     def ignore(self) -> None:
         self._listening_to = None

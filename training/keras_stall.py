@@ -6,9 +6,9 @@ tunes it to end and joins that thread, but the message can get lost: `Model::Opt
 iterator has lived and a minute at most, and whoever dropped the iterator waits for it.
 
 Here the last references to an iterator that Keras made are dropped by a thread of its own, so that only this thread
-waits. What an iterator yields, and how tf.data tunes it, stays as it is. A pipeline that calls Python (a generator,
-`tf.py_function`) is dropped as before: nothing may call Python while the interpreter ends, or a generator from two
-threads.
+waits, and the end of the interpreter if it comes meanwhile. What an iterator yields, and how tf.data tunes it, stays as
+it is. A pipeline that calls Python (a generator, `tf.py_function`) is dropped as before: nothing may call Python while
+the interpreter ends, or a generator from two threads.
 
 This file stands alone: it needs Keras and TensorFlow, nothing else.
 """
@@ -71,11 +71,25 @@ def _recognised(trainer: ModuleType) -> bool:
 
 
 class Undertaker:
-    """A thread that drops what it is given, and nothing waits for it, the end of the process included."""
+    """A thread that drops what it is given. Nothing waits for it but the end of the interpreter.
+
+    A thread must not come back from TensorFlow into an interpreter that is ending: the process would be aborted.
+    """
 
     def __init__(self) -> None:
-        self._given: queue.SimpleQueue[Resources] = queue.SimpleQueue()
-        self._begin = functools.cache(threading.Thread(target=self._drop, name=THREAD, daemon=True).start)
+        self._given: queue.SimpleQueue[Resources | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._drop, name=THREAD, daemon=True)
+        self._begin = functools.cache(self._begin_once)
+
+    def _begin_once(self) -> None:
+        self._thread.start()
+        # Not `atexit`: who calls its functions and then `os._exit` need not wait, and the standard library offers no
+        # public hook between the two. `concurrent.futures` uses this one.
+        threading._register_atexit(self._end)  # type: ignore[attr-defined]
+
+    def _end(self) -> None:
+        self._given.put(None)
+        self._thread.join()
 
     def attend(self, iterator: Any, resources: Resources) -> None:
         """Have `resources` dropped by the thread as soon as `iterator`, to which they belong, is dropped."""
@@ -84,14 +98,14 @@ class Undertaker:
         setattr(iterator, LAST_ATTRIBUTE, _Legacy(resources, self._given))
 
     def _drop(self) -> None:
-        while True:
-            self._given.get().clear()
+        while (resources := self._given.get()) is not None:
+            resources.clear()
 
 
 class _Legacy:
     """Hands the resources over when it is dropped."""
 
-    def __init__(self, resources: Resources, heir: queue.SimpleQueue[Resources]) -> None:
+    def __init__(self, resources: Resources, heir: queue.SimpleQueue[Resources | None]) -> None:
         self._resources = resources
         self._heir = heir
 

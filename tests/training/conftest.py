@@ -138,6 +138,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
         temporary = directory / "tmp"
         temporary.mkdir()
         own = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary), MARK: mark, **QUIET}
+        own["PYTHONDONTWRITEBYTECODE"] = "1"  # AutoGraph imports what it writes to a temporary file
         with launches(directory, inherited | own) as start:
             launch: Launch = start(*arguments, env=env)
             code = launch.wait(patience)
