@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
+OLDEST_KERAS = ROOT / "tests" / "training" / "oldest-keras.txt"
 RUN, TEST, CUDA = (ROOT / f"constraints{kind}.txt" for kind in ("", "-test", "-cuda"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -52,14 +53,20 @@ def test_requirement_is_pinned_within_its_range(path: Path, wanted: str) -> None
     )
 
 
-@pytest.mark.parametrize("path", [RUN, TEST, CUDA], ids=lambda path: path.name)
+def test_the_oldest_keras_that_is_tested_is_the_oldest_that_is_allowed() -> None:
+    [keras] = [Requirement(line) for line in requirements() if line.startswith("keras")]
+
+    assert [Version(lower.version) for lower in keras.specifier] == [pins(OLDEST_KERAS)["keras"]]
+
+
+@pytest.mark.parametrize("path", [RUN, TEST, CUDA, OLDEST_KERAS], ids=lambda path: path.name)
 def test_every_pin_has_a_hash(path: Path) -> None:
     entries = re.split(r"^(?=[A-Za-z0-9])", path.read_text(), flags=re.MULTILINE)[1:]
 
     assert [entry.split()[0] for entry in entries if not re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry)] == []
 
 
-@pytest.mark.parametrize("path", [RUN, TEST, CUDA], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [RUN, TEST, CUDA, OLDEST_KERAS], ids=lambda path: path.name)
 def test_pins_name_no_place_to_download_from(path: Path) -> None:
     text = path.read_text()
 

@@ -218,7 +218,7 @@ def stopped_at_an_epoch_by_the_last_worker_and_fitted_again(here):
 @way(worlds="2 3")
 def early_stopping_restores_the_best(here):
     """The learning rate is so high that validation gets worse at some time."""
-    model = classifier(here, optimizer=keras.optimizers.SGD(6.0))
+    model = classifier(here, optimizer=lambda: keras.optimizers.SGD(6.0))
     callback = keras.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True)
     _, fit = fitted(here, [callback], epochs=8, model=model, validation_data=validation())
     return outcome(model, fit, stopped=callback.stopped_epoch, best=callback.best_epoch)
@@ -226,7 +226,7 @@ def early_stopping_restores_the_best(here):
 
 @way()
 def early_stopping_on_the_chief_only(here):
-    model = classifier(here, optimizer=keras.optimizers.SGD(6.0))
+    model = classifier(here, optimizer=lambda: keras.optimizers.SGD(6.0))
     callback = keras.callbacks.EarlyStopping("val_loss", patience=1)
     _, fit = fitted(here, [callback] if here.is_chief else [], epochs=8, model=model, validation_data=validation())
     return outcome(model, fit)
@@ -234,7 +234,7 @@ def early_stopping_on_the_chief_only(here):
 
 @way()
 def reduce_learning_rate_on_plateau(here):
-    model = classifier(here, optimizer=keras.optimizers.SGD(6.0))
+    model = classifier(here, optimizer=lambda: keras.optimizers.SGD(6.0))
     callback = keras.callbacks.ReduceLROnPlateau("val_loss", factor=0.3, patience=1, min_delta=0.0)
     _, fit = fitted(here, [callback], epochs=5, model=model, validation_data=validation())
     return outcome(model, fit)

@@ -24,7 +24,7 @@ from keras_ways.world import outcome, predictions, way
 
 @way(worlds="1 2 3 2x2")
 def datasets_validate_evaluate_predict(here):
-    model = classifier(here, keras.optimizers.Adam(0.05), hidden=[4])
+    model = classifier(here, lambda: keras.optimizers.Adam(0.05), hidden=[4])
     fit = model.fit(dataset(features, classes), epochs=2, validation_data=validation(), verbose=0)
     return outcome(
         model,

@@ -46,18 +46,18 @@ def clipped_by_value(here):
     return trained(here, lambda: keras.optimizers.SGD(0.1, clipvalue=0.2))
 
 
-@way(by_replicas=True, worlds="2 3 2x2")
+@way(worlds="2 3 2x2")
 def gradient_accumulation_that_does_not_divide(here):
     return trained(here, lambda: keras.optimizers.Adam(0.1, gradient_accumulation_steps=3), steps=5)
 
 
-@way(by_replicas=True)
+@way()
 def gradient_accumulation_with_steps_per_execution(here):
     return trained(
         here,
         lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=3),
         steps=5,
-        steps_per_execution=here.steps_per_execution(4),
+        steps_per_execution=4,
     )
 
 
@@ -78,7 +78,7 @@ def mixed_float16(here):
     """Half precision rounds what a replica computes."""
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        model = classifier(here, optimizer="adam")
+        model = classifier(here, optimizer=lambda: "adam")
         fit = model.fit(few(5, (features, classes)), epochs=2, validation_data=few(2, (features, classes)), verbose=0)
         return outcome(model, fit, scale=number_in(model.optimizer.dynamic_scale))
     finally:

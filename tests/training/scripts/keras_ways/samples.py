@@ -31,7 +31,7 @@ def classifier(here, optimizer=None, hidden=(), metrics=("accuracy",), **how):
         layers = [keras.layers.Dense(units, activation="tanh") for units in hidden]
         model = keras.Sequential([*layers, keras.layers.Dense(3, activation="softmax")])
         model.compile(
-            optimizer=optimizer or keras.optimizers.SGD(0.1),
+            optimizer=optimizer() if optimizer else keras.optimizers.SGD(0.1),
             loss="sparse_categorical_crossentropy",
             metrics=list(metrics),
             **how,
