@@ -216,17 +216,6 @@ def sharded_by_data_and_distributed_by_hand(here):
     return outcome(model, first, model.fit(here.strategy.experimental_distribute_dataset(sharded), verbose=0))
 
 
-@way()
-def not_sharded(here):
-    """Each worker goes through all rows, in batches of what a replica's share of the global batch is."""
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    share = GLOBAL_BATCH // 2
-    model = classifier(here)
-    data = dataset(features, classes, batch=share * here.replicas).with_options(options)
-    return outcome(model, model.fit(data, epochs=1, verbose=0))
-
-
 @way(worlds="2 3 2x2")
 def distribute_datasets_from_function(here):
     def of_worker(context):
