@@ -36,7 +36,7 @@ def logs_of_executions(here):
     return outcome(model, fit, batches=batches.seen)
 
 
-@way(worlds="2 3")
+@way()
 def batch_hooks_on_the_last_worker_only(here):
     """The chief has nothing to show; the fits are the same with and without."""
     batches = Batches()
@@ -402,7 +402,7 @@ def resumed(here, path, breaks, **how):
     )
 
 
-@way(worlds="2 2x2")
+@way()
 def backup_of_epochs(here):
     return resumed(here, here.same_path_on_own_disk(), Breaks())
 
@@ -464,7 +464,7 @@ def tensorboard_with_histograms_every_second_batch(here):
     return boarded(here, update_freq=2, write_steps_per_second=True, histogram_freq=1)
 
 
-@way(worlds="2 3")
+@way()
 def csv_logger(here):
     path = here.same_path_on_own_disk()
     model, fit = fitted(here, [keras.callbacks.CSVLogger(path)], validation_data=validation())

@@ -35,7 +35,7 @@ def datasets_validate_evaluate_predict(here):
     )
 
 
-@way(worlds="2 3")
+@way()
 def arrays_with_validation_split(here):
     model = classifier(here)
     fit = model.fit(
@@ -110,7 +110,7 @@ def the_same_batch_endlessly():
         yield features[:GLOBAL_BATCH], classes[:GLOBAL_BATCH]
 
 
-@way(worlds="1 2 3")
+@way(worlds="1 2")
 def generators(here):
     model = classifier(here)
     fit = model.fit(
@@ -124,7 +124,7 @@ def generators(here):
     return outcome(model, fit, predict=predictions(model, ((x,) for x in (unseen[:12], unseen[12:19]))))
 
 
-@way(worlds="2 2x2")
+@way()
 def generator_of_views(here):
     """Slices of an array share its memory: TensorFlow must not compute in it, as it does under MirroredStrategy."""
 
@@ -178,7 +178,7 @@ def data_ends_before_steps_per_epoch(here):
     return outcome(model, model.fit(few(4, (features, classes)), steps_per_epoch=6, epochs=1, verbose=0))
 
 
-@way(worlds="2 3")
+@way()
 def remainder_dropped(here):
     model = classifier(here)
     data = dataset(features[:67], classes[:67], drop_remainder=True)
@@ -366,7 +366,7 @@ def long_rows_in_batches_of_several_lengths(here):
     return outcome(model, model.fit(data, epochs=2, verbose=0))
 
 
-@way(worlds="2 3")
+@way()
 def several_workers_read_their_own_files(here):
     """Sharded by file: TFRecord files as many as could be wanted, each with one row of every batch."""
     directory = here.shared.parent / f"{here.shared.name}-{here.index}"

@@ -39,7 +39,7 @@ def steps_per_execution_7(here):
     return in_executions_of(here, 7)
 
 
-@way(worlds="2 3")
+@way()
 def steps_per_execution_50(here):
     return in_executions_of(here, 50)
 
@@ -89,7 +89,7 @@ def run_eagerly(here):
     return outcome(model, fit, several.fit(data, verbose=0), predict=predictions(model, unseen[:13]))
 
 
-@way(worlds="2 2x2")
+@way()
 def on_batch(here):
     model = classifier(here)
     x, y = features[:GLOBAL_BATCH], classes[:GLOBAL_BATCH]

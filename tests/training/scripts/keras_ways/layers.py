@@ -65,7 +65,7 @@ def batch_normalization_without_validation(here):
     return outcome(model, fit)
 
 
-@way(worlds="2 2x2")
+@way()
 def synchronized_batch_normalization(here):
     return normalized(here, synchronized=True)
 
@@ -103,7 +103,7 @@ class Shaken(keras.layers.Layer):
         return inputs + keras.random.normal(keras.ops.shape(inputs), stddev=0.1, seed=self.seeds)
 
 
-@way(by_replicas=True, worlds="2 2x2")
+@way(by_replicas=True)
 def own_layer_with_seed_generator_and_counter(here):
     model = regressor(here, layers=[Shaken])
     fit = model.fit(few(4), epochs=2, validation_data=few(2), verbose=0)
@@ -125,7 +125,7 @@ def regularizers_and_add_loss(here):
     return outcome(model, model.fit(few(4), epochs=2, validation_data=few(3), verbose=0))
 
 
-@way(worlds="2 2x2")
+@way()
 def embedding(here):
     """Its gradients are of some rows only."""
     with here.scope():

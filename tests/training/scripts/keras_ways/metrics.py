@@ -99,7 +99,7 @@ def metrics_of_a_layer(here):
     return outcome(model, fit)
 
 
-@way(by_replicas=True, worlds="2 3")
+@way(by_replicas=True)
 def metrics_with_an_uneven_last_batch(here):
     model = binary(here)
     data = dataset(features[:37], signs[:37])

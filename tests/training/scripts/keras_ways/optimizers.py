@@ -30,13 +30,13 @@ def learning_rate_schedule(here):
     return trained(here, lambda: keras.optimizers.SGD(decay))
 
 
-@way(by_replicas=True, worlds="2 2x2")
+@way(by_replicas=True)
 def clipped_by_norm(here):
     """Keras clips a replica's gradients before they are summed."""
     return trained(here, lambda: keras.optimizers.SGD(0.1, clipnorm=0.3))
 
 
-@way(by_replicas=True, worlds="2 3")
+@way(by_replicas=True)
 def clipped_by_global_norm(here):
     return trained(here, lambda: keras.optimizers.SGD(0.1, global_clipnorm=0.3))
 
@@ -66,14 +66,14 @@ def moving_average_of_weights(here):
     return trained(here, lambda: keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.8))
 
 
-@way(worlds="2 2x2")
+@way()
 def moving_average_that_overwrites(here):
     return trained(
         here, lambda: keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.8, ema_overwrite_frequency=3), steps=5
     )
 
 
-@way(by_replicas=True, worlds="2 2x2")
+@way(by_replicas=True)
 def mixed_float16(here):
     """Half precision rounds what a replica computes."""
     keras.mixed_precision.set_global_policy("mixed_float16")

@@ -53,7 +53,7 @@ def save_weights(here):
     return saved(here, model, fit, (model.save_weights, "model.weights.h5"))
 
 
-@way(worlds="2 2x2")
+@way()
 def export(here):
     model, fit = trained(here)
     return saved(here, model, fit, (lambda path: model.export(path, verbose=False), "saved_model"))
