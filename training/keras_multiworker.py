@@ -568,7 +568,12 @@ def _agree_on_length(original: Function, _: Announce) -> Function:
         if not hasattr(dataset, "_enable_get_next_as_optional"):
             return
         own = _steps_known(self, len(distribute_strategy.extended.worker_devices))
-        _, lengths = _rows(distribute_strategy, [own])
+        # Of what the user distributed by hand, Keras asks the length each time: it is set below.
+        by_hand = not isinstance(getattr(self.data_adapter, "_dataset", None), (_tf().data.Dataset, type(None)))
+        batches = 0 if by_hand or self.steps_per_epoch else self.data_adapter.num_batches or 0
+        _, rows = _rows(distribute_strategy, [own, batches])
+        _check_lengths([int(length) for _, length in rows])
+        lengths = [[length] for length, _ in rows]
         everyones = {int(length) for [length] in lengths}
         if everyones == {own} and own > 0:  # cardinalities below 0 are no lengths
             dataset._enable_get_next_as_optional = False
@@ -578,6 +583,16 @@ def _agree_on_length(original: Function, _: Announce) -> Function:
             dataset._cardinality = UNKNOWN
 
     return __init__
+
+
+def _check_lengths(batches: list[int]) -> None:
+    """Keras ends an epoch after as many batches as this worker's dataset has, and knows nothing of the others'."""
+    if len(set(batches)) > 1:
+        told = ", ".join(f"{number or 'unknown'} on worker {index}" for index, number in enumerate(batches))
+        raise InputEndedError(
+            f"the workers' datasets have different numbers of batches: {told}. Give every worker the same number, or "
+            "datasets that repeat, and `steps_per_epoch`."
+        )
 
 
 def _of_its_own_memory(epoch_iterator: Any, strategy: Strategy) -> Data:

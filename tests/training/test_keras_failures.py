@@ -55,17 +55,18 @@ def test_files_that_are_too_few_for_the_workers_end_the_run_with_what_tensorflow
     assert "Could not apply FILE based sharding: the dataset only has 1 file(s)" in launch.last_words
 
 
+def test_datasets_of_different_lengths_end_the_run_with_both_lengths(run: Callable[[str], Launch]) -> None:
+    launch = run("short dataset")
+
+    assert launch.wait() == 1
+    assert "the workers' datasets have different numbers of batches" in launch.last_words
+
+
 @pytest.mark.parametrize(
     "how",
     [
         "short shard",
         "short shard dropping remainders",
-        pytest.param(
-            "short dataset",
-            marks=pytest.mark.xfail(
-                reason="Keras ends the epoch after the batches of this worker's own dataset, before its peer does"
-            ),
-        ),
         "nan",
     ],
 )

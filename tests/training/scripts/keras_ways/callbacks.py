@@ -264,9 +264,7 @@ def terminate_on_nan_of_one_worker(here):
 
 @way()
 def swap_moving_average_of_weights(here):
-    with here.scope():  # where the averages are made belongs to a strategy, too
-        optimizer = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.7)
-    model = classifier(here, optimizer)
+    model = classifier(here, lambda: keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.7))
     callback = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
     _, fit = fitted(here, [callback], model=model, validation_data=validation())
     return outcome(model, fit)

@@ -47,13 +47,13 @@ def save_as_keras_file(here):
     return saved(here, model, fit, (model.save, "model.keras"))
 
 
-@way()
+@way(worlds="1 2")
 def save_weights(here):
     model, fit = trained(here)
     return saved(here, model, fit, (model.save_weights, "model.weights.h5"))
 
 
-@way()
+@way(worlds="1 2")
 def export(here):
     model, fit = trained(here)
     return saved(here, model, fit, (lambda path: model.export(path, verbose=False), "saved_model"))
