@@ -110,7 +110,7 @@ def the_same_batch_endlessly():
         yield features[:GLOBAL_BATCH], classes[:GLOBAL_BATCH]
 
 
-@way(worlds="1 2")
+@way()
 def generators(here):
     model = classifier(here)
     fit = model.fit(
