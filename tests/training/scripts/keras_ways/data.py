@@ -257,7 +257,7 @@ def form_of(form, **items):
     return items if form is dict else form(items.values())
 
 
-@way(worlds="2 3 2x2")
+@way(worlds="2 2x2")
 def dict_inputs_and_outputs_with_sample_weights(here):
     model = functional_of_two(here, dict)
     inputs = {"left": features[:, :2], "right": features[:, 2:]}
