@@ -797,9 +797,15 @@ def _read_at_the_end(original: Function, announce: Announce) -> Function:
         if not _spans_workers(self.distribute_strategy):
             return original(self, logs)
         announce()
-        return _read(self, logs.per_replica if isinstance(logs, LocalLogs) else logs, at_the_end=True)
+        read = _read(self, logs.per_replica if isinstance(logs, LocalLogs) else logs, at_the_end=True)
+        # Not all versions of Keras make numbers of what `evaluate` returns.
+        return {name: _plain(value) for name, value in read.items()} if isinstance(read, dict) else read
 
     return _get_metrics_result_or_logs
+
+
+def _plain(value: Data) -> Data:
+    return float(value) if getattr(value, "shape", None) == () else value
 
 
 def _read(model: Model, outputs: Data, at_the_end: bool = False) -> Data:
