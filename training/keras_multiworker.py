@@ -135,10 +135,12 @@ def _replace_faulty(trainer: ModuleType, version: str) -> str | None:
 
 STAND_ALONE = (
     "_maybe_symbolic_build",
+    "make_predict_function",
     "predict_on_batch",
     "reduce_per_replica",
     "check_finite",
     "_backend_apply_gradients",
+    "_direct_assign",
     "__float__",
     "__int__",
 )
@@ -168,6 +170,7 @@ def _parts(trainer: ModuleType) -> list[Part]:
         Part("fit", model, "fit", _in_unison, "self x", ("callbacks_module.CallbackList(",)),
         Part("fit", model, "evaluate", _in_unison, "self x", ("callbacks_module.CallbackList(",)),
         Part("fit", model, "_maybe_symbolic_build", _build_from_spec, "self iterator data_batch", whole_batches),
+        Part("fit", model, "make_predict_function", _built_before_it_predicts, "self force", ("tf.function(",)),
         Part("fit", model, "_make_function", _steps_without_reductions, "self step_function", steps),
         Part("fit", model, "predict_on_batch", _once_and_not_by_each, "self x", ("self.predict_function([(x,)])",)),
         Part("metrics", model, "_get_metrics_result_or_logs", _read_at_the_end, "self logs", ("get_metrics_result()",)),
@@ -184,6 +187,7 @@ def _parts(trainer: ModuleType) -> list[Part]:
         Part("callbacks", checkpoint, "_save_model", _save_for_nothing, "self epoch", ("self.model.save(",)),
         Part("optimizers", scaling, "check_finite", _finite_everywhere, "self grads", ("ops.isfinite(",)),
         Part("optimizers", optimizer, "_backend_apply_gradients", _branch_outside_of_replicas, "self grads", branches),
+        Part("metrics", variable, "_direct_assign", _assign_unread, "self value", ("self._value.assign(",)),
         Part("scalars", variable, "__float__", _of_this_replica, "self", ("float(self.value)",)),
         Part("scalars", variable, "__int__", _of_this_replica, "self", ("int(self.value)",)),
     ]
@@ -727,6 +731,46 @@ def _traced_steps(model: Model, step_function: Function) -> tuple[Function, Func
     return compiled(step), compiled(steps_on_iterator)
 
 
+def _built_before_it_predicts(original: Function, announce: Announce) -> Function:
+    """Where a function creates variables, TensorFlow calls it in a branch: no place for several replicas of a worker.
+
+    "You must feed a value for placeholder tensor 'cond/Placeholder'", says TensorFlow there.
+    """
+
+    def make_predict_function(self: Model, force: bool = False) -> Function | None:
+        before = self.predict_function
+        known: Function | None = original(self, force)
+        if not _spans_workers(self.distribute_strategy) or self.predict_function is before:
+            return known
+        announce()
+        predict = self.predict_function
+
+        def predict_function(data: Data) -> Data:
+            if not all(layer.built for layer in self._flatten_layers()):
+                _build_for(self, data[0])
+            return predict(data)
+
+        self.predict_function = predict_function
+        return known
+
+    return make_predict_function
+
+
+def _build_for(model: Model, batch: Data) -> None:
+    """Create the model's variables, as `fit` does before its first step."""
+    keras, strategy, tree = importlib.import_module("keras"), model.distribute_strategy, _trainer().tree
+    inputs = batch[0] if isinstance(batch, tuple) else batch
+
+    def symbolic(value: Data) -> Data:
+        tensor = strategy.experimental_local_results(value)[0]
+        return keras.KerasTensor((None, *tensor.shape[1:]), tensor.dtype.name)
+
+    with strategy.scope():
+        importlib.import_module("keras.src.backend").compute_output_spec(
+            model, tree.map_structure(symbolic, inputs), training=False
+        )
+
+
 def _once_and_not_by_each(original: Function, announce: Announce) -> Function:
     """All replicas predict the same batch; Keras joins what they say."""
 
@@ -883,6 +927,21 @@ def _sums(values: list[Data]) -> list[Data]:
     summed = tf.distribute.get_replica_context().all_reduce("SUM", tf.concat(flat, axis=0))
     parts = tf.split(summed, [tf.size(part) for part in flat], num=len(flat))
     return [tf.reshape(part, tf.shape(tensor)) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+def _assign_unread(original: Function, _: Announce) -> Function:
+    """An assignment answers with the new value, which of a metric's variable is a sum over all workers.
+
+    Nobody wants it where the metrics are reset, at the beginning of each epoch and each evaluation.
+    """
+
+    def _direct_assign(self: Any, value: Data) -> None:
+        if _spans_workers(getattr(self._value, "distribute_strategy", None)):
+            self._value.assign(_tf().cast(value, self._value.dtype), read_value=False)
+        else:
+            original(self, value)
+
+    return _direct_assign
 
 
 def _is_number(tensor: Data) -> bool:

@@ -6,7 +6,7 @@ tunes it to end and joins that thread, but the message can get lost: `Model::Opt
 iterator has lived and a minute at most, and whoever dropped the iterator waits for it.
 
 Here the last references to an iterator that Keras made are dropped by a thread of its own, so that only this thread
-waits, and the end of the interpreter if it comes meanwhile. What an iterator yields, and how tf.data tunes it, stays as
+waits, and the process ends without it. What an iterator yields, and how tf.data tunes it, stays as
 it is. A pipeline that calls Python (a generator, `tf.py_function`) is dropped as before: nothing may call Python while
 the interpreter ends, or a generator from two threads.
 
@@ -15,12 +15,15 @@ This file stands alone: it needs Keras and TensorFlow, nothing else.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import inspect
 import queue
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -29,6 +32,7 @@ TRAINER = "keras.src.backend.tensorflow.trainer"
 MARK = "_undertaker"
 THREAD = "tf-launch: drops tf.data iterators"
 LAST_ATTRIBUTE = "_dropped_by_a_thread"
+GRACE = 0.1  # seconds at the end of the interpreter for threads that are not asleep
 PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 # Keras and TensorFlow carry no types: these names say what is meant.
@@ -71,14 +75,16 @@ def _recognised(trainer: ModuleType) -> bool:
 
 
 class Undertaker:
-    """A thread that drops what it is given. Nothing waits for it but the end of the interpreter.
+    """A thread that has dropped what it is given, each by a thread that waits for nothing else.
 
-    A thread must not come back from TensorFlow into an interpreter that is ending: the process would be aborted.
+    One thread for all would not do: an iterator that waits for its turn goes on living, and the longer it has lived,
+    the longer it takes to be dropped.
     """
 
     def __init__(self) -> None:
         self._given: queue.SimpleQueue[Resources | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._drop, name=THREAD, daemon=True)
+        self._dropping: set[threading.Thread] = set()
+        self._thread = threading.Thread(target=self._hand_out, name=f"{THREAD}, one by one", daemon=True)
         self._begin = functools.cache(self._begin_once)
 
     def _begin_once(self) -> None:
@@ -87,19 +93,49 @@ class Undertaker:
         # public hook between the two. `concurrent.futures` uses this one.
         threading._register_atexit(self._end)  # type: ignore[attr-defined]
 
-    def _end(self) -> None:
-        self._given.put(None)
-        self._thread.join()
-
     def attend(self, iterator: Any, resources: Resources) -> None:
-        """Have `resources` dropped by the thread as soon as `iterator`, to which they belong, is dropped."""
+        """Have `resources` dropped by a thread as soon as `iterator`, to which they belong, is dropped."""
         self._begin()
         # Attributes go in the order in which they came: when this one does, the iterator holds the resources no more.
         setattr(iterator, LAST_ATTRIBUTE, _Legacy(resources, self._given))
 
-    def _drop(self) -> None:
+    def _hand_out(self) -> None:
         while (resources := self._given.get()) is not None:
-            resources.clear()
+            self._dropping = {thread for thread in self._dropping if thread.is_alive()}
+            thread = threading.Thread(target=resources.clear, name=THREAD, daemon=True)
+            self._dropping.add(thread)
+            thread.start()
+
+    def _end(self) -> None:
+        """The interpreter ends."""
+        self._given.put(None)
+        self._thread.join()
+        soon = time.monotonic() + GRACE
+        for thread in self._dropping:
+            thread.join(max(0.0, soon - time.monotonic()))
+        asleep = [thread for thread in self._dropping if thread.is_alive()]
+        if asleep and not _left_asleep(asleep):
+            for thread in asleep:
+                thread.join()
+
+
+def _left_asleep(threads: list[threading.Thread]) -> bool:
+    """Let the process end without these threads; False: not here, they must be waited for.
+
+    They wait inside TensorFlow. What they come back to must not be gone by then: so they never come back, and the
+    context of TensorFlow in which they are is not destroyed.
+    """
+    if sys.platform != "linux":
+        return False
+    context = importlib.import_module("tensorflow.python.eager.context").context()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(context._handle))
+    libc = ctypes.CDLL(None)
+    # A signal handler that does not return: pause() waits for a signal, and the kernel prefers the main thread for it.
+    libc.signal(signal.SIGRTMAX, ctypes.cast(libc.pause, ctypes.c_void_p))
+    for thread in threads:
+        if thread.ident is not None:
+            signal.pthread_kill(thread.ident, signal.SIGRTMAX)
+    return True
 
 
 class _Legacy:

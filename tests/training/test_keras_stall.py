@@ -46,6 +46,11 @@ def test_a_pipeline_that_calls_python_is_dropped_as_before(train: Callable[..., 
     assert train(0, "generator", STALL)["threads"] == ["MainThread"]
 
 
+def test_a_process_ends_with_its_exit_code_while_an_iterator_is_not_dropped_yet(gang: Callable[..., Any]) -> None:
+    [ended] = gang(0, ["python", str(SCRIPT.with_name("iterator_that_is_never_dropped.py")), STALL], timeout=120)
+    assert (ended.exit_code, ended.output.splitlines()[-1]) == (3, "trained"), ended.output[-4000:]
+
+
 def test_launch_brings_it_into_a_worker(gang: Callable[..., Any]) -> None:
     [ended] = gang(1, ["python", str(SCRIPT), "dataset"], keras_fix=True, timeout=300)
     assert json.loads(ended.output.splitlines()[-1])["threads"] == [DROPPING]

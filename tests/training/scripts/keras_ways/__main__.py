@@ -6,6 +6,7 @@ python -m keras_ways DIRECTORY {alone,mirrored,workers} DEVICES [--enable KERAS_
 import argparse
 import faulthandler
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -33,14 +34,27 @@ def make_strategy(kind, devices):
     [cpu] = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices)
     if kind == "workers":
+        use_all_logical_devices(devices)
         return tf.distribute.MultiWorkerMirroredStrategy()
     if kind == "mirrored":
         return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(devices)])
     return tf.distribute.get_strategy()
 
 
+def use_all_logical_devices(devices):
+    """MultiWorkerMirroredStrategy takes all GPUs of a worker, but of its CPU devices only the first."""
+
+    def as_gpus(self, resolver, worker):
+        return tuple(f"{worker}/device:CPU:{i}" for i in range(devices)), "CPU"
+
+    extended = importlib.import_module("tensorflow.python.distribute.collective_all_reduce_strategy")
+    extended.CollectiveAllReduceExtended._initialize_local_devices = as_gpus
+
+
 arguments = read_arguments()
 strategy = make_strategy(arguments.strategy, arguments.devices)
+processes = len(json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {}).get("worker", [0]))
+assert strategy.num_replicas_in_sync == processes * arguments.devices
 
 import keras  # noqa: E402
 

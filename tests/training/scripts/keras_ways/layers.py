@@ -181,8 +181,8 @@ def frozen_batch_normalization_fine_tuned(here):
         inputs = keras.Input((4,))
         model = keras.Model(inputs, keras.layers.Dense(1)(base(inputs, training=False)))
         model.compile("sgd", "mse")
-    first = model.fit(few(3), epochs=1, verbose=0)
+    first = model.fit(few(3), epochs=1, callbacks=averaging(here), verbose=0)
     with here.scope():
         base.trainable = True
         model.compile(keras.optimizers.SGD(0.001), "mse")
-    return outcome(model, first, model.fit(few(3), epochs=1, verbose=0))
+    return outcome(model, first, model.fit(few(3), epochs=1, callbacks=averaging(here), verbose=0))

@@ -1,0 +1,48 @@
+"""Trains on a pipeline that reads ahead from a FIFO nobody writes to: dropping its iterator takes for ever.
+
+argv: the path of a file whose `enable()` is called first. Ends with exit code 3.
+"""
+
+import importlib.util
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+STEPS = 3
+
+
+def enable(path: str) -> None:
+    spec = importlib.util.spec_from_file_location("fix", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.enable()
+
+
+def sample(path: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    x = tf.strings.to_number(tf.io.read_file(path))[None, None]
+    return x, 2 * x
+
+
+def main() -> None:
+    enable(sys.argv[1])
+    with tempfile.TemporaryDirectory() as directory:
+        paths = [Path(directory, str(index)) for index in range(STEPS + 1)]
+        for path in paths[:STEPS]:
+            path.write_text("1")
+        os.mkfifo(paths[STEPS])
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        data = tf.data.Dataset.from_tensor_slices([str(path) for path in paths]).map(sample).prefetch(1)
+        model.fit(data, steps_per_epoch=STEPS, verbose=0)
+    print("trained", flush=True)
+    sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()
