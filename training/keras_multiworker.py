@@ -164,13 +164,14 @@ def _parts(trainer: ModuleType) -> list[Part]:
     scaling = trainer.optimizers_module.LossScaleOptimizer
     variable = importlib.import_module(CORE).Variable
     steps = ("tf.while_loop(", "tf.cond(", "tf.function(", "reduce_per_replica(")
+    prediction = ("self.predict_function=predict_function",)
     branches = ("ops.cond(is_update_step,", "ops.cond(should_overwrite_model_vars,")
     whole_batches = ("strategy.reduce(", "maybe_distributed_data_batch")
     return [
         Part("fit", model, "fit", _in_unison, "self x", ("callbacks_module.CallbackList(",)),
         Part("fit", model, "evaluate", _in_unison, "self x", ("callbacks_module.CallbackList(",)),
         Part("fit", model, "_maybe_symbolic_build", _build_from_spec, "self iterator data_batch", whole_batches),
-        Part("fit", model, "make_predict_function", _built_before_it_predicts, "self force", ("tf.function(",)),
+        Part("fit", model, "make_predict_function", _built_before_it_predicts, "self force", prediction),
         Part("fit", model, "_make_function", _steps_without_reductions, "self step_function", steps),
         Part("fit", model, "predict_on_batch", _once_and_not_by_each, "self x", ("self.predict_function([(x,)])",)),
         Part("metrics", model, "_get_metrics_result_or_logs", _read_at_the_end, "self logs", ("get_metrics_result()",)),

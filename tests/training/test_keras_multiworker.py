@@ -21,12 +21,13 @@ FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TOLERANCE = 1e-4
 WORLDS = {"1": World(1), "2": World(2), "3": World(3), "2x2": World(2, devices=2)}
 OLDEST_KERAS = Path(__file__).with_name("oldest-keras.txt")
-WAYS = {name: way for name, way in ways().items() if way.worlds != "2" or os.environ.get("KERAS_WAYS") == "all"}
-"""Those for more than one number of replicas, which have something of everything; all of them take many minutes."""
+ALL = os.environ.get("KERAS_WAYS") == "all"
+WAYS = {name: way.everywhere() if ALL else way for name, way in ways().items() if ALL or way.worlds != "2"}
+"""Those for more than one number of replicas, which have something of everything; all of them take an hour."""
 RUNS = [pytest.param(name, world, id=f"{name}-{world}") for name, way in WAYS.items() for world in way.worlds.split()]
 
 SAVED = {"2": ["save_as_keras_file", "save_weights", "export"], "2x2": ["save_as_keras_file"]}
-REPRESENTATIVE = [name for name, way in ways().items() if {"3", "2x2"} <= set(way.worlds.split())]
+REPRESENTATIVE = [name for name, way in ways().items() if {"3", "2x2"} & set(way.worlds.split())]
 BY_REPLICAS = [name for name in REPRESENTATIVE if ways()[name].by_replicas]
 
 pytestmark = pytest.mark.timeout(1800)  # a fixture runs all ways of a world, whichever test asks first

@@ -85,7 +85,7 @@ def test_the_launcher_reads_the_reports(fits: tuple[Launch, int]) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_slow_input_shows_and_so_does_a_validation(launched: Launched, workers: int) -> None:
-    launch = launched("--workers", str(workers), "--", "python", SCRIPTS / "fit_twice.py", "0.4")
+    launch = launched("--workers", str(workers), "--", "python", SCRIPTS / "fit_twice.py", "0.3")
     assert launch.succeeded()
     found = [report for i in range(workers) for report in reports(launch, f"worker-{i}")]
     # Of several workers whose input is equally slow, one may be ahead of the other and never wait for its own.

@@ -26,6 +26,9 @@ class TensorFlowTrainer:
         maybe_distributed_data_batch = next(iterator)
         self.distribute_strategy.reduce("MEAN", maybe_distributed_data_batch, axis=None)
 
+    def make_predict_function(self, force=False):
+        self.predict_function = predict_function
+
     def _make_function(self, step_function):
         one_step = tf.function(lambda data: reduce_per_replica(step_function(data)))
         return tf.while_loop(lambda: tf.cond(1, one_step, one_step))
@@ -82,6 +85,9 @@ class TFOptimizer:
         ops.cond(should_overwrite_model_vars, 1, 2)
 
 class Variable:
+    def _direct_assign(self, value):
+        self._value.assign(tf.cast(value, self._value.dtype))
+
     def __float__(self):
         return float(self.value)
 
@@ -95,6 +101,7 @@ SOUND = FAULTY.replace("(lambda data: reduce_per_replica(step_function(data)))",
 for fault, mended in {
     "maybe_distributed_data_batch": "data_batch",
     "self.predict_function(": "self.predict_once(",
+    "self.predict_function =": "self.predict_built =",
     "return self.get_metrics_result()": "return fetch(self)",
     "callbacks_module.CallbackList(": "callbacks_of_workers(",
     "= dataset": "= shard(dataset)",
@@ -106,6 +113,7 @@ for fault, mended in {
     "self.model.save(": "self.model.save_by_chief(",
     "ops.isfinite(": "ops.is_finite_everywhere(",
     "ops.cond(": "ops.cond_across(",
+    "self._value.assign(": "self._value.assign_unread(",
     "float(self": "float(self.replica",
     "int(self": "int(self.replica",
     "axis=0": "axis=None",
@@ -113,7 +121,8 @@ for fault, mended in {
     SOUND = SOUND.replace(fault, mended)
 REPLACED = {
     "TensorFlowTrainer": (
-        "fit evaluate _maybe_symbolic_build _make_function predict_on_batch _get_metrics_result_or_logs"
+        "fit evaluate _maybe_symbolic_build make_predict_function _make_function predict_on_batch"
+        " _get_metrics_result_or_logs"
     ),
     "trainer": "reduce_per_replica",
     "TFEpochIterator": "__init__ _get_iterator",
@@ -122,7 +131,7 @@ REPLACED = {
     "ModelCheckpoint": "_save_model",
     "LossScaleOptimizer": "check_finite",
     "TFOptimizer": "_backend_apply_gradients",
-    "Variable": "__float__ __int__",
+    "Variable": "_direct_assign __float__ __int__",
 }
 ALL = [f"{owner}.{name}" for owner, names in REPLACED.items() for name in names.split()]
 

@@ -185,7 +185,7 @@ def remainder_dropped(here):
     return outcome(model, model.fit(data, epochs=2, validation_data=data, verbose=0))
 
 
-@way(by_replicas=True, worlds="1 2 3 2x2")
+@way(by_replicas=True, worlds="1 2 3")
 def uneven_last_batch_of_one_sample(here):
     model = classifier(here)
     data = dataset(features[:25], classes[:25])
@@ -193,14 +193,14 @@ def uneven_last_batch_of_one_sample(here):
     return outcome(model, fit, evaluate=model.evaluate(data, verbose=0))
 
 
-@way(by_replicas=True, worlds="2 3 2x2")
+@way(by_replicas=True, worlds="2 2x2")
 def uneven_last_batch_in_several_steps_an_execution(here):
     model = classifier(here, steps_per_execution=here.steps_per_execution(7))
     data = dataset(features[:97], classes[:97])
     return outcome(model, model.fit(data, epochs=2, verbose=0))
 
 
-@way(worlds="2 3 2x2")
+@way(worlds="2 3")
 def evaluate_what_does_not_divide(here):
     model = classifier(here, metrics=["accuracy", "sparse_categorical_crossentropy"])
     return {"evaluate": [model.evaluate(dataset(features[:n], classes[:n]), verbose=0) for n in (1, 13, 25, 35)]}
@@ -216,7 +216,7 @@ def sharded_by_data_and_distributed_by_hand(here):
     return outcome(model, first, model.fit(here.strategy.experimental_distribute_dataset(sharded), verbose=0))
 
 
-@way(worlds="2 3 2x2")
+@way(worlds="2 3")
 def distribute_datasets_from_function(here):
     def of_worker(context):
         size = context.get_per_replica_batch_size(GLOBAL_BATCH)
@@ -257,7 +257,7 @@ def form_of(form, **items):
     return items if form is dict else form(items.values())
 
 
-@way(worlds="2 2x2")
+@way(worlds="1 2")
 def dict_inputs_and_outputs_with_sample_weights(here):
     model = functional_of_two(here, dict)
     inputs = {"left": features[:, :2], "right": features[:, 2:]}

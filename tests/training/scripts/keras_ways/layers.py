@@ -70,7 +70,7 @@ def synchronized_batch_normalization(here):
     return normalized(here, synchronized=True)
 
 
-@way(by_replicas=True, worlds="1 2 3 2x2")
+@way(by_replicas=True, worlds="1 2 3")
 def dropout(here):
     return normalized(here, more=[lambda: keras.layers.Dense(4), lambda: keras.layers.Dropout(0.4, seed=5)])
 

@@ -41,7 +41,7 @@ def binary(here, **how):
     return model
 
 
-@way(worlds="2 3 2x2")
+@way(worlds="1 2")
 def auc_precision_f1_and_an_own_metric(here):
     model = binary(here)
     data = dataset(features, signs)

@@ -19,10 +19,15 @@ def of_weights(path):
     return model.predict(unseen, verbose=0)
 
 
+def of_export(path):
+    loaded = tf.saved_model.load(path)  # it holds the variables of what it serves
+    return loaded.serve(unseen).numpy()
+
+
 READERS = {
     "model.keras": lambda path: keras.models.load_model(path).predict(unseen, verbose=0),
     "model.weights.h5": of_weights,
-    "saved_model": lambda path: tf.saved_model.load(path).serve(unseen).numpy(),
+    "saved_model": of_export,
 }
 
 for directory in map(Path, sys.argv[1:]):
