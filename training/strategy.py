@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -38,5 +39,18 @@ def gather(strategy: Any, values: Sequence[int]) -> NDArray[np.int64]:
 
 
 def wait_for_all(strategy: Any) -> None:
-    """Return once every worker has come here. A worker that ends early takes its peers down with it."""
+    """Return once every worker has come here, and none needs this one any more to learn so.
+
+    A worker that ends early takes its peers down with it, also while they wait for the last thing that it sent.
+    """
     gather(strategy, [0])
+    part(strategy)
+
+
+def part(strategy: Any) -> None:
+    """Return once every worker has come here, or has left.
+
+    Who gets through has seen all others come, and they may leave before the rest has seen it: that is no error here.
+    """
+    with suppress(tf.errors.OpError):
+        gather(strategy, [0])

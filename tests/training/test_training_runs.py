@@ -260,3 +260,10 @@ def test_workers_that_do_not_find_the_same_checkpoint_stop(two: Run, trainer: Tr
             f"do not find the same checkpoint (step found by replica 0: {EPOCHS * STEPS}, 1: no checkpoint)" in output
         )
         assert "Traceback" not in output
+
+
+def test_a_worker_that_has_seen_all_others_come_may_leave_first(gang: Any, tmp_path: Path) -> None:
+    script = str(REPOSITORY / "tests" / "training" / "scripts" / "part_from_peer.py")
+    chief, other = gang(2, ["python", script, str(tmp_path)], env={"PYTHONPATH": str(REPOSITORY)}, timeout=120)
+    assert (chief.exit_code, other.exit_code) == (0, 0), chief.output[-4000:]
+    assert chief.output.splitlines()[-1] == "parted"
