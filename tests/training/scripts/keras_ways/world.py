@@ -12,13 +12,12 @@ import tensorflow as tf
 WAYS = {}
 
 
-def way(*, by_replicas=False, worlds="2", never=""):
+def way(*, by_replicas=False, worlds="2"):
     """Mark a function as a way of using Keras: it trains in a `World` and returns what came out.
 
     The reference is the same function without a strategy, or with as many replicas in one process where the
     mathematics depends on their number (`by_replicas`). `worlds`: the numbers of workers that it is tried with, `2x2`
-    being two with two devices each; a way for `3` or `2x2` is also tried with the oldest Keras. `never`: where
-    it is not tried even if all ways are tried everywhere, as the reference does not work there.
+    being two with two devices each; a way for `3` or `2x2` is also tried with the oldest Keras.
 
     In the outcome, `on_chief` is what only the chief has, and `by_others` what the others must not have.
     """
