@@ -618,7 +618,11 @@ def _of_its_own_memory(epoch_iterator: Any, strategy: Strategy) -> Data:
         packed = tf.nest.pack_sequence_as(element, leaves, expand_composites=True)
         return packed if isinstance(original.element_spec, tuple) else packed[0]
 
-    return strategy.experimental_distribute_dataset(epoch_iterator.data_adapter.get_tf_dataset().map(copied))
+    pipeline = epoch_iterator.data_adapter.get_tf_dataset().map(copied)
+    # Whoever drops the iterator waits for the thread that tunes it, and that can take as long as the epoch took.
+    options = tf.data.Options()
+    options.autotune.enabled = bool(original.options().autotune.enabled)
+    return strategy.experimental_distribute_dataset(pipeline.with_options(options))
 
 
 def _calls_python(dataset: Data) -> bool:

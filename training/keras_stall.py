@@ -6,9 +6,11 @@ tunes it to end and joins that thread, but the message can get lost: `Model::Opt
 iterator has lived and a minute at most, and whoever dropped the iterator waits for it.
 
 Here the last references to an iterator that Keras made are dropped by a thread of its own, so that only this thread
-waits, and the process ends without it. What an iterator yields, and how tf.data tunes it, stays as
-it is. A pipeline that calls Python (a generator, `tf.py_function`) is dropped as before: nothing may call Python while
-the interpreter ends, or a generator from two threads.
+waits, and the process ends without it. What an iterator yields, and how tf.data tunes it, stays as it is.
+
+A pipeline that calls Python (a generator, `tf.py_function`) is dropped as before: nothing may call Python while the
+interpreter ends, or a generator from two threads. It runs without the thread that tunes it: what takes time there is
+Python, one call after the other, and its `AUTOTUNE`s are what they are before anything is tuned.
 
 This file stands alone: it needs Keras and TensorFlow, nothing else.
 """
@@ -170,11 +172,20 @@ def _with_undertaker(trainer: ModuleType, undertaker: Undertaker) -> Function:
     def _get_iterator(self: Any) -> Any:
         dataset = original(self)
         pipeline = getattr(dataset, "_original_dataset", dataset)
-        if not isinstance(pipeline, trainer.tf.data.Dataset) or calls_python(pipeline):
+        if not isinstance(pipeline, trainer.tf.data.Dataset):
             return dataset
+        if calls_python(pipeline):
+            return untuned(dataset) if dataset is pipeline else dataset
         return _Attended(dataset, undertaker, resources_of)
 
     return _get_iterator
+
+
+def untuned(dataset: Dataset) -> Dataset:
+    """The dataset, without the thread that tunes it, unless its options ask for that."""
+    options = type(dataset.options())()
+    options.autotune.enabled = bool(dataset.options().autotune.enabled)
+    return dataset.with_options(options)
 
 
 def calls_python(dataset: Dataset) -> bool:

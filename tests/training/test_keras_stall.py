@@ -39,11 +39,15 @@ def test_a_thread_of_its_own_drops_the_iterators_and_the_loss_is_the_same_to_the
     stock, fixed = train(n, kind), train(n, kind, STALL)
     assert stock["threads"] == ["MainThread"]
     assert fixed["threads"] == [DROPPING]
-    assert (fixed["loss"], fixed["made"]) == (stock["loss"], stock["made"])
+    assert (fixed["loss"], fixed["made"], fixed["tuned"]) == (stock["loss"], stock["made"], [None])
 
 
-def test_a_pipeline_that_calls_python_is_dropped_as_before(train: Callable[..., dict[str, Any]]) -> None:
-    assert train(0, "generator", STALL)["threads"] == ["MainThread"]
+@pytest.mark.parametrize("n", [0, 2])
+def test_a_pipeline_that_calls_python_is_dropped_as_before_and_has_no_thread_that_tunes_it(
+    train: Callable[..., dict[str, Any]], n: int
+) -> None:
+    told = train(n, "generator", STALL)
+    assert (told["threads"], told["tuned"]) == (["MainThread"], [False])
 
 
 def test_a_process_ends_with_its_exit_code_while_an_iterator_is_not_dropped_yet(gang: Callable[..., Any]) -> None:

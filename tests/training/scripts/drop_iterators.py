@@ -1,5 +1,7 @@
 """Trains and predicts; one JSON line: in which thread each tf.data iterator that Keras made was dropped, and the loss.
 
+`tuned` is what the options of the datasets iterated over say: false where one may not be tuned, null by default.
+
 argv: "arrays", "dataset" or "generator"; the path of a file whose `enable()` is called first, if any.
 """
 
@@ -15,6 +17,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.data.ops.multi_device_iterator_ops import OwnedMultiDeviceIterator
 from tensorflow.python.ops import gen_dataset_ops
 
 SAMPLES, BATCH = 64, 8
@@ -51,6 +55,18 @@ class Deaths:
         return sorted(set(self.threads))
 
 
+def options_of(iterator: type, seen: set[bool | None]) -> None:
+    """Note what the options of each dataset say that an iterator of this kind is made of."""
+    original = iterator.__init__
+
+    def watched(self: Any, dataset: Any = None, *args: Any, **keywords: Any) -> None:
+        if dataset is not None:
+            seen.add(dataset.options().autotune.enabled)
+        original(self, dataset, *args, **keywords)
+
+    iterator.__init__ = watched  # type: ignore[method-assign]
+
+
 def fix(path: str) -> None:
     spec = importlib.util.spec_from_file_location("fix", path)
     assert spec is not None
@@ -81,6 +97,8 @@ def main() -> None:
     deaths = Deaths()
     for operation in ("anonymous_iterator_v3", "anonymous_multi_device_iterator_v3"):
         deaths.watch(operation)
+    tuned: set[bool | None] = set()
+    options_of(OwnedMultiDeviceIterator if several else OwnedIterator, tuned)
     keras.utils.set_random_seed(1)
     with strategy.scope():
         model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
@@ -90,7 +108,8 @@ def main() -> None:
     if kind != "generator":
         model.evaluate(**given, verbose=0)
         model.predict(given["x"], verbose=0)
-    print(json.dumps({"threads": deaths.await_all(), "made": len(deaths.made), "loss": history.history["loss"]}))
+    told = {"threads": deaths.await_all(), "made": len(deaths.made), "loss": history.history["loss"]}
+    print(json.dumps(told | {"tuned": list(tuned)}))
 
 
 if __name__ == "__main__":
