@@ -263,7 +263,9 @@ def dict_inputs_and_outputs_with_sample_weights(here):
     inputs = {"left": features[:, :2], "right": features[:, 2:]}
     outputs = {"kind": signs, "size": targets}
     weighing = {"kind": sample_weights, "size": sample_weights[::-1].copy()}
-    fit = model.fit(dataset(inputs, outputs, weighing), epochs=2, validation_data=(inputs, outputs), verbose=0)
+    # Keras takes the mean of the losses of each output over batches and replicas, however many samples each had.
+    even = {"validation_data": (inputs, outputs), "validation_batch_size": GLOBAL_BATCH}
+    fit = model.fit(dataset(inputs, outputs, weighing), epochs=2, **even, verbose=0)
     unseen_inputs = {"left": unseen[:, :2], "right": unseen[:, 2:]}
     return outcome(model, fit, predict=predictions(model, unseen_inputs, batch_size=GLOBAL_BATCH))
 
