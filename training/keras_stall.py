@@ -175,17 +175,21 @@ def _with_undertaker(trainer: ModuleType, undertaker: Undertaker) -> Function:
         if not isinstance(pipeline, trainer.tf.data.Dataset):
             return dataset
         if calls_python(pipeline):
-            return untuned(dataset) if dataset is pipeline else dataset
+            if pipeline.options().autotune.enabled is None:
+                _leave_untuned(self, pipeline, is_distributed=dataset is not pipeline)
+            return original(self)
         return _Attended(dataset, undertaker, resources_of)
 
     return _get_iterator
 
 
-def untuned(dataset: Dataset) -> Dataset:
-    """The dataset, without the thread that tunes it, unless its options ask for that."""
-    options = type(dataset.options())()
-    options.autotune.enabled = bool(dataset.options().autotune.enabled)
-    return dataset.with_options(options)
+def _leave_untuned(epoch_iterator: Any, pipeline: Dataset, *, is_distributed: bool) -> None:
+    """Iterate over the pipeline without the thread that tunes it, from now on."""
+    options = type(pipeline.options())()
+    options.autotune.enabled = False
+    untuned = pipeline.with_options(options)
+    distribute = epoch_iterator._distribute_strategy.experimental_distribute_dataset if is_distributed else None
+    epoch_iterator._distributed_dataset = distribute(untuned) if distribute else untuned
 
 
 def calls_python(dataset: Dataset) -> bool:

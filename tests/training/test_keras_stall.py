@@ -42,7 +42,7 @@ def test_a_thread_of_its_own_drops_the_iterators_and_the_loss_is_the_same_to_the
     assert (fixed["loss"], fixed["made"], fixed["tuned"]) == (stock["loss"], stock["made"], [None])
 
 
-@pytest.mark.parametrize("n", [0, 2])
+@pytest.mark.parametrize("n", [0, 1, 2])
 def test_a_pipeline_that_calls_python_is_dropped_as_before_and_has_no_thread_that_tunes_it(
     train: Callable[..., dict[str, Any]], n: int
 ) -> None:
