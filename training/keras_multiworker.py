@@ -578,8 +578,7 @@ def _agree_on_length(original: Function, _: Announce) -> Function:
         batches = 0 if by_hand or self.steps_per_epoch else self.data_adapter.num_batches or 0
         _, rows = _rows(distribute_strategy, [own, batches])
         _check_lengths([int(length) for _, length in rows])
-        lengths = [[length] for length, _ in rows]
-        everyones = {int(length) for [length] in lengths}
+        everyones = {int(length) for length, _ in rows}
         if everyones == {own} and own > 0:  # cardinalities below 0 are no lengths
             dataset._enable_get_next_as_optional = False
             setattr(dataset, EQUAL_SHARDS, own)

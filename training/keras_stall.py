@@ -188,8 +188,9 @@ def _leave_untuned(epoch_iterator: Any, pipeline: Dataset, *, is_distributed: bo
     options = type(pipeline.options())()
     options.autotune.enabled = False
     untuned = pipeline.with_options(options)
-    distribute = epoch_iterator._distribute_strategy.experimental_distribute_dataset if is_distributed else None
-    epoch_iterator._distributed_dataset = distribute(untuned) if distribute else untuned
+    if is_distributed:
+        untuned = epoch_iterator._distribute_strategy.experimental_distribute_dataset(untuned)
+    epoch_iterator._distributed_dataset = untuned
 
 
 def calls_python(dataset: Dataset) -> bool:

@@ -6,9 +6,9 @@ argv: "arrays", "dataset" or "generator"; the path of a file whose `enable()` is
 """
 
 import gc
-import importlib.util
 import json
 import os
+import runpy
 import sys
 import threading
 import weakref
@@ -67,15 +67,6 @@ def options_of(iterator: type, seen: set[bool | None]) -> None:
     iterator.__init__ = watched  # type: ignore[method-assign]
 
 
-def fix(path: str) -> None:
-    spec = importlib.util.spec_from_file_location("fix", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    print("replaced", module.enable())
-
-
 def data(kind: str) -> dict[str, Any]:
     x = np.random.default_rng(0).normal(size=(SAMPLES, 4)).astype("float32")
     y = x.sum(axis=1, keepdims=True)
@@ -91,7 +82,7 @@ def data(kind: str) -> dict[str, Any]:
 def main() -> None:
     kind, *fixes = sys.argv[1:]
     for path in fixes:
-        fix(path)
+        print("replaced", runpy.run_path(path)["enable"]())
     several = "TF_CONFIG" in os.environ
     strategy = tf.distribute.MultiWorkerMirroredStrategy() if several else tf.distribute.get_strategy()
     deaths = Deaths()

@@ -3,8 +3,8 @@
 argv: the path of a file whose `enable()` is called first. Ends with exit code 3.
 """
 
-import importlib.util
 import os
+import runpy
 import sys
 import tempfile
 from pathlib import Path
@@ -15,22 +15,13 @@ import tensorflow as tf
 STEPS = 3
 
 
-def enable(path: str) -> None:
-    spec = importlib.util.spec_from_file_location("fix", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.enable()
-
-
 def sample(path: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     x = tf.strings.to_number(tf.io.read_file(path))[None, None]
     return x, 2 * x
 
 
 def main() -> None:
-    enable(sys.argv[1])
+    assert runpy.run_path(sys.argv[1])["enable"]()
     with tempfile.TemporaryDirectory() as directory:
         paths = [Path(directory, str(index)) for index in range(STEPS + 1)]
         for path in paths[:STEPS]:

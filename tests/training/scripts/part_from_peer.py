@@ -11,7 +11,8 @@ from training.strategy import gather, part
 
 met = Path(sys.argv[1], "met")
 chief = json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0
-os.mkfifo(met) if chief else None
+if chief:
+    os.mkfifo(met)
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 gather(strategy, [0])
 if not chief:
