@@ -26,7 +26,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -86,6 +87,7 @@ class Undertaker:
     def __init__(self) -> None:
         self._given: queue.SimpleQueue[Resources | None] = queue.SimpleQueue()
         self._dropping: set[threading.Thread] = set()
+        self._awaited: weakref.WeakSet[_Legacy] = weakref.WeakSet()
         self._thread = threading.Thread(target=self._hand_out, name=f"{THREAD}, one by one", daemon=True)
         self._begin = functools.cache(self._begin_once)
 
@@ -99,7 +101,9 @@ class Undertaker:
         """Have `resources` dropped by a thread as soon as `iterator`, to which they belong, is dropped."""
         self._begin()
         # Attributes go in the order in which they came: when this one does, the iterator holds the resources no more.
-        setattr(iterator, LAST_ATTRIBUTE, _Legacy(resources, self._given))
+        legacy = _Legacy(iterator, resources, self._given)
+        self._awaited.add(legacy)
+        setattr(iterator, LAST_ATTRIBUTE, legacy)
 
     def _hand_out(self) -> None:
         while (resources := self._given.get()) is not None:
@@ -110,6 +114,7 @@ class Undertaker:
 
     def _end(self) -> None:
         """The interpreter ends."""
+        _demand(self._awaited)
         self._given.put(None)
         self._thread.join()
         soon = time.monotonic() + GRACE
@@ -141,14 +146,26 @@ def _left_asleep(threads: list[threading.Thread]) -> bool:
 
 
 class _Legacy:
-    """Hands the resources over when it is dropped."""
+    """Hands the resources of an iterator over when it is dropped."""
 
-    def __init__(self, resources: Resources, heir: queue.SimpleQueue[Resources | None]) -> None:
+    def __init__(self, iterator: Any, resources: Resources, heir: queue.SimpleQueue[Resources | None]) -> None:
+        self.iterator = weakref.ref(iterator)
         self._resources = resources
         self._heir = heir
 
     def __del__(self) -> None:
         self._heir.put(self._resources)
+
+
+def _demand(legacies: Iterable[_Legacy]) -> None:
+    """Have these handed over although their iterators are not dropped; nobody may use those any more.
+
+    An epoch that is left before its end refers to itself, and the traceback of an error to its epoch.
+    """
+    for legacy in tuple(legacies):
+        iterator = legacy.iterator()
+        if iterator is not None:
+            vars(iterator).clear()
 
 
 class _Attended(NamedTuple):

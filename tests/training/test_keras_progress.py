@@ -42,8 +42,9 @@ def by_fit(found: Reports) -> list[Reports]:
 
 
 def told_by_keras(launch: Launch, task: str) -> dict[str, dict[str, list[float]]]:
-    """The history of each `fit`, which the program prints last."""
-    history: dict[str, dict[str, list[float]]] = json.loads(launch.log(task).splitlines()[-1])
+    """The history of each `fit`, which the program prints last; TensorFlow may say more after it."""
+    [line] = [line for line in launch.log(task).splitlines() if line.startswith(b"{")]
+    history: dict[str, dict[str, list[float]]] = json.loads(line)
     return history
 
 

@@ -50,9 +50,19 @@ def test_a_pipeline_that_calls_python_is_dropped_as_before_and_has_no_thread_tha
     assert (told["threads"], told["tuned"]) == (["MainThread"], [False])
 
 
-def test_a_process_ends_with_its_exit_code_while_an_iterator_is_not_dropped_yet(gang: Callable[..., Any]) -> None:
-    [ended] = gang(0, ["python", str(SCRIPT.with_name("iterator_that_is_never_dropped.py")), STALL], timeout=120)
-    assert (ended.exit_code, ended.output.splitlines()[-1]) == (3, "trained"), ended.output[-4000:]
+@pytest.mark.parametrize(
+    ("how", "end"),
+    [
+        ("epoch is over", (3, "trained")),
+        ("training is stopped", (3, "trained")),
+        ("error", (1, "ValueError: bad luck")),
+    ],
+)
+def test_a_process_ends_with_its_exit_code_while_an_iterator_is_not_dropped_yet(
+    gang: Callable[..., Any], how: str, end: tuple[int, str]
+) -> None:
+    [ended] = gang(0, ["python", str(SCRIPT.with_name("iterator_that_is_never_dropped.py")), STALL, how], timeout=120)
+    assert (ended.exit_code, ended.output.splitlines()[-1]) == end, ended.output[-4000:]
 
 
 def test_launch_brings_it_into_a_worker(gang: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 """Trains on a pipeline that reads ahead from a FIFO nobody writes to: dropping its iterator takes for ever.
 
-argv: the path of a file whose `enable()` is called first. Ends with exit code 3.
+argv: the path of a file whose `enable()` is called first; how `fit` ends: "epoch is over", "training is stopped" or
+"error". Ends with exit code 3, after an error with 1.
 """
 
 import os
@@ -20,6 +21,15 @@ def sample(path: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return x, 2 * x
 
 
+class Leave(keras.callbacks.Callback):
+    """Leaves the epoch before its end."""
+
+    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        if sys.argv[2] == "error":
+            raise ValueError("bad luck")
+        self.model.stop_training = sys.argv[2] == "training is stopped"
+
+
 def main() -> None:
     assert runpy.run_path(sys.argv[1])["enable"]()
     with tempfile.TemporaryDirectory() as directory:
@@ -30,7 +40,7 @@ def main() -> None:
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
         data = tf.data.Dataset.from_tensor_slices([str(path) for path in paths]).map(sample).prefetch(1)
-        model.fit(data, steps_per_epoch=STEPS, verbose=0)
+        model.fit(data, steps_per_epoch=STEPS, callbacks=[Leave()], verbose=0)
     print("trained", flush=True)
     sys.exit(3)
 
