@@ -2,7 +2,7 @@
 
 Stock Keras 3 stops in its TensorFlow trainer as soon as there are two workers (keras-team/keras#20585), and where it
 would go on, its callbacks know nothing of workers. Replaced are only the functions named in `_parts`, each only where
-its fault is found in its source, and each does what it always did unless the model's strategy spans several workers:
+its fault is found in its source, and each does what it always did under any other strategy, and under none:
 
 * **Steps.** No number is reduced in a step but what the mathematics needs, the gradients. `steps_per_execution` traces
   the step into the loop itself: a collective inside a function that is called from a loop cannot be given its key.
@@ -97,7 +97,7 @@ def enable() -> str | None:
     """Replace what is broken in the imported Keras 3; calling it again changes nothing.
 
     One line on stderr names the Keras version and what was replaced as soon as a model is trained, evaluated or
-    built by two or more workers. Where Keras 3 looks different from what is known, a line says so at once.
+    built under that strategy. Where Keras 3 looks different from what is known, a line says so at once.
 
     Returns:
         The names of the functions that are now replaced, with commas; None: Keras was left alone (it is not Keras 3, it
@@ -125,7 +125,7 @@ def _replace_faulty(trainer: ModuleType, version: str) -> str | None:
         _say(f"Keras {version} has none of the known faults under MultiWorkerMirroredStrategy: left alone")
         return None
     areas = ", ".join(dict.fromkeys(part.area for part in found))
-    where = f"Keras {version} under MultiWorkerMirroredStrategy with two or more workers"
+    where = f"Keras {version} under MultiWorkerMirroredStrategy"
     announce = _once(f"{where}: mended {areas} ({len(found)} functions replaced)")
     for part in found:
         original = getattr(part.owner, part.name)
@@ -226,7 +226,7 @@ _exchanges: weakref.WeakKeyDictionary[Strategy, Function] = weakref.WeakKeyDicti
 
 def _in_unison(original: Function, announce: Announce) -> Function:
     def run(self: Model, *args: Any, **kwargs: Any) -> Any:
-        if not _spans_workers(self.distribute_strategy):
+        if not _is_multi_worker(self.distribute_strategy):
             return original(self, *args, **kwargs)
         announce()
         outer = _unisons.get(self)
@@ -532,7 +532,7 @@ def _assign_here(variable: Data, value: Data) -> None:
 # ---- data
 def _build_from_spec(original: Function, announce: Announce) -> Function:
     def _maybe_symbolic_build(self: Model, iterator: Data = None, data_batch: Data = None) -> None:
-        if iterator is not None and _spans_workers(self._distribute_strategy):
+        if iterator is not None and _is_multi_worker(self._distribute_strategy):
             announce()
             iterator, data_batch = None, _one_replica_batch(iterator)
         original(self, iterator=iterator, data_batch=data_batch)
@@ -567,7 +567,7 @@ def _agree_on_length(original: Function, _: Announce) -> Function:
 
     def __init__(self: Any, distribute_strategy: Strategy = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(self, distribute_strategy, *args, **kwargs)
-        if not _spans_workers(distribute_strategy):
+        if not _is_multi_worker(distribute_strategy):
             return
         self._distributed_dataset = dataset = _of_its_own_memory(self, distribute_strategy)
         if not hasattr(dataset, "_enable_get_next_as_optional"):
@@ -611,6 +611,7 @@ def _of_its_own_memory(epoch_iterator: Any, strategy: Strategy) -> Data:
     if not isinstance(original, tf.data.Dataset) or not _calls_python(original):
         return distributed
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def copied(*element: Data) -> Data:
         leaves = tf.nest.flatten(element, expand_composites=True)
         leaves = [leaf if leaf is None or not _is_number(leaf) else tf.raw_ops.DeepCopy(x=leaf) for leaf in leaves]
@@ -677,7 +678,7 @@ class LocalLogs(dict[str, Any]):
 
 def _steps_without_reductions(original: Function, announce: Announce) -> Function:
     def _make_function(self: Model, step_function: Function) -> Function:
-        if not _spans_workers(self.distribute_strategy):
+        if not _is_multi_worker(self.distribute_strategy):
             stock: Function = original(self, step_function)
             return stock
         announce()
@@ -703,12 +704,16 @@ def _traced_steps(model: Model, step_function: Function) -> tuple[Function, Func
     The second raises `OutOfRangeError` where the iterator has no batch left to begin with.
     """
     tf, strategy, steps = _tf(), model.distribute_strategy, model.steps_per_execution
-    if model.jit_compile is True:
-        _say_once("jit_compile=True: XLA cannot compile an all-reduce between workers, the steps run without it")
+    # As in Keras itself, AutoGraph does not touch the user's `train_step`.
+    compiled = functools.partial(tf.function, autograph=False, reduce_retracing=True)
 
     def run(data: Data) -> Data:
         return strategy.run(step_function, args=(data,))
 
+    if model.jit_compile is True and strategy.num_replicas_in_sync > 1:
+        _say_once("jit_compile=True: XLA cannot compile an all-reduce between workers, the steps run without it")
+    elif model.jit_compile is True and not model.run_eagerly:
+        run = compiled(run, jit_compile=True)
     # None travels through a distributed dataset as an Optional; Keras before 3.12 does not convert it back.
     step = model._autoconvert_optionals(run) if hasattr(model, "_autoconvert_optionals") else run
 
@@ -730,8 +735,6 @@ def _traced_steps(model: Model, step_function: Function) -> tuple[Function, Func
 
     if model.run_eagerly:
         return step, steps_on_iterator
-    # As in Keras itself, AutoGraph does not touch the user's `train_step`.
-    compiled = functools.partial(tf.function, autograph=False, reduce_retracing=True)
     return compiled(step), compiled(steps_on_iterator)
 
 
@@ -744,7 +747,7 @@ def _built_before_it_predicts(original: Function, announce: Announce) -> Functio
     def make_predict_function(self: Model, force: bool = False) -> Function | None:
         before = self.predict_function
         known: Function | None = original(self, force)
-        if not _spans_workers(self.distribute_strategy) or self.predict_function is before:
+        if not _is_multi_worker(self.distribute_strategy) or self.predict_function is before:
             return known
         announce()
         predict = self.predict_function
@@ -780,7 +783,7 @@ def _once_and_not_by_each(original: Function, announce: Announce) -> Function:
 
     def predict_on_batch(self: Model, x: Data) -> Data:
         outputs = original(self, x)
-        if not _spans_workers(self.distribute_strategy):
+        if not _is_multi_worker(self.distribute_strategy):
             return outputs
         announce()
         replicas = self.distribute_strategy.num_replicas_in_sync
@@ -842,7 +845,7 @@ def _local_logs(model: Model, outputs: Data) -> Data:
 # ---- metrics
 def _read_at_the_end(original: Function, announce: Announce) -> Function:
     def _get_metrics_result_or_logs(self: Model, logs: Data) -> Data:
-        if not _spans_workers(self.distribute_strategy):
+        if not _is_multi_worker(self.distribute_strategy):
             return original(self, logs)
         announce()
         read = _read(self, logs.per_replica if isinstance(logs, LocalLogs) else logs, at_the_end=True)
@@ -940,7 +943,7 @@ def _assign_unread(original: Function, _: Announce) -> Function:
     """
 
     def _direct_assign(self: Any, value: Data) -> None:
-        if _spans_workers(getattr(self._value, "distribute_strategy", None)):
+        if _is_multi_worker(getattr(self._value, "distribute_strategy", None)):
             self._value.assign(_tf().cast(value, self._value.dtype), read_value=False)
         else:
             original(self, value)
@@ -967,7 +970,7 @@ def _reduce_over_workers(original: Function, announce: Announce) -> Function:
     operations = {"auto": "MEAN", "mean": "MEAN", "sum": "SUM"}
 
     def reduce_per_replica(values: Data, strategy: Strategy, reduction: str) -> Data:
-        if reduction not in operations or not _spans_workers(strategy):
+        if reduction not in operations or not _is_multi_worker(strategy):
             return original(values, strategy, reduction)
         announce()
         reduce_replica = functools.partial(_all_reduce, operations[reduction])
@@ -995,7 +998,7 @@ def _finite_everywhere(original: Function, announce: Announce) -> Function:
     def check_finite(self: Any, grads: Data) -> Data:
         finite = original(self, grads)
         tf = _tf()
-        if not _spans_workers(tf.distribute.get_strategy()) or tf.distribute.in_cross_replica_context():
+        if not _is_multi_worker(tf.distribute.get_strategy()) or tf.distribute.in_cross_replica_context():
             return finite
         announce()
         infinite = tf.cast(tf.logical_not(finite), tf.float32)
@@ -1009,7 +1012,7 @@ def _branch_outside_of_replicas(original: Function, announce: Announce) -> Funct
 
     def _backend_apply_gradients(self: Any, grads: Data, trainable_variables: Data) -> None:
         branches = self.gradient_accumulation_steps or (self.use_ema and self.ema_overwrite_frequency)
-        if not branches or not _spans_workers(self._distribution_strategy):
+        if not branches or not _is_multi_worker(self._distribution_strategy):
             original(self, grads, trainable_variables)
             return
         announce()
@@ -1027,8 +1030,8 @@ def _of_this_replica(original: Function, _: Announce) -> Function:
     """`float(model.optimizer.learning_rate)`: a variable of several replicas is no number to Python, its value is."""
 
     def number(self: Any) -> Any:
-        spans = _spans_workers(getattr(self.value, "distribute_strategy", None))
-        return original(_Value(self.ndim, self.shape, _tf().convert_to_tensor(self.value)) if spans else self)
+        of_several = _is_multi_worker(getattr(self.value, "distribute_strategy", None))
+        return original(_Value(self.ndim, self.shape, _tf().convert_to_tensor(self.value)) if of_several else self)
 
     return number
 
@@ -1082,9 +1085,9 @@ def _overwrite_by_averages(optimizer: Any) -> None:
 
 
 # ---- small things
-def _spans_workers(strategy: Strategy) -> bool:
-    multi_worker = isinstance(strategy, _tf().distribute.MultiWorkerMirroredStrategy)
-    return multi_worker and bool(strategy.extended._in_multi_worker_mode())
+def _is_multi_worker(strategy: Strategy) -> bool:
+    """Of one worker, too: gradient accumulation, and what computes in the arrays of a generator, fail there as well."""
+    return isinstance(strategy, _tf().distribute.MultiWorkerMirroredStrategy)
 
 
 @functools.cache

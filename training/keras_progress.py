@@ -384,8 +384,7 @@ def _iterations(model: Model) -> int | None:
 def _fetches_first(tf: ModuleType, model: Model) -> bool:
     """Whether a step does nothing before it has its batch."""
     strategy = model.distribute_strategy
-    several_workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    return model.steps_per_execution == 1 or (several_workers and bool(strategy.extended._in_multi_worker_mode()))
+    return model.steps_per_execution == 1 or isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
 def _local_replicas(strategy: Any) -> int:

@@ -43,7 +43,7 @@ def enable_after(loader: Loader, watch: Any) -> None:
         if watch in sys.meta_path:
             sys.meta_path.remove(watch)
         fix = os.environ.get("LAUNCH_KERAS_FIX", "")
-        if gang_size(os.environ.get("TF_CONFIG")) > 1:
+        if gang_size(os.environ.get("TF_CONFIG")) > 0:
             try_to_enable(fix, watch.say)
         beside = os.path.dirname(fix)  # noqa: PTH120 - no path is imported here
         stall = os.path.join(beside, STALL)  # noqa: PTH118

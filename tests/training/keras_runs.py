@@ -34,7 +34,7 @@ class World(NamedTuple):
 
 
 ALONE = World(0)
-EVERYWHERE = "1 2 3 2x2"
+EVERYWHERE = "1 1x2 2 3 2x2"
 
 
 class Way(NamedTuple):

@@ -19,7 +19,7 @@ from keras_runs import SCRIPTS, Arrived, Way, World, run, ways
 
 FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TOLERANCE = 1e-4
-WORLDS = {"1": World(1), "2": World(2), "3": World(3), "2x2": World(2, devices=2)}
+WORLDS = {"1": World(1), "1x2": World(1, devices=2), "2": World(2), "3": World(3), "2x2": World(2, devices=2)}
 OLDEST_KERAS = Path(__file__).with_name("oldest-keras.txt")
 ALL = os.environ.get("KERAS_WAYS") == "all"
 WAYS = {name: way.everywhere() if ALL else way for name, way in ways().items() if ALL or way.worlds != "2"}
@@ -192,7 +192,10 @@ def test_a_program_that_uses_tf_keras_as_the_tutorials_do_trains(gang: Callable[
     assert len(json.loads(learned.pop())["losses"]) == 2
 
 
-def test_one_worker_trains_with_the_code_of_keras_itself(gang: Callable[..., Any]) -> None:
-    ended = gang(1, ["python", str(SCRIPTS / "enable_alone.py"), str(FIX)])
-    assert ended[0].exit_code == 0, ended[0].output[-4000:]
-    assert "tf-launch:" not in ended[0].output
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_program_that_calls_enable_itself_trains_with_one_worker_and_without_tf_config(
+    gang: Callable[..., Any], workers: int
+) -> None:
+    [ended] = gang(workers, ["python", str(SCRIPTS / "enable_alone.py"), str(FIX)])
+    assert ended.exit_code == 0, ended.output[-4000:]
+    assert ended.output.count("tf-launch:") == 1

@@ -124,7 +124,7 @@ def generators(here):
     return outcome(model, fit, predict=predictions(model, ((x,) for x in (unseen[:12], unseen[12:19]))))
 
 
-@way()
+@way(worlds="1 2")
 def generator_of_views(here):
     """Slices of an array share its memory: TensorFlow must not compute in it, as it does under MirroredStrategy."""
 

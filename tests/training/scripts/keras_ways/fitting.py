@@ -74,7 +74,7 @@ def jit_compile(here):
     return outcome(model, fit, predict=predictions(model, unseen[:25], batch_size=GLOBAL_BATCH))
 
 
-@way()
+@way(worlds="1 2")
 def jit_compile_with_steps_per_execution(here):
     model = classifier(here, jit_compile=True, steps_per_execution=3)
     return outcome(model, model.fit(few(4, (features, classes)), epochs=2, verbose=0))

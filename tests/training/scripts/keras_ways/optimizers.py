@@ -46,7 +46,7 @@ def clipped_by_value(here):
     return trained(here, lambda: keras.optimizers.SGD(0.1, clipvalue=0.2))
 
 
-@way(worlds="2 3 2x2")
+@way(worlds="1 2 3 2x2")
 def gradient_accumulation_that_does_not_divide(here):
     return trained(here, lambda: keras.optimizers.Adam(0.1, gradient_accumulation_steps=3), steps=5)
 
