@@ -9,7 +9,7 @@
 * `steps_per_second`: since the report before, without the time between two epochs and without the first execution,
   which is traced. Left out where no such step was made.
 * `input_seconds`: of those steps, how long one waited for its batch. Told where each step begins by fetching it: with
-  `steps_per_execution=1`, and with several workers. Elsewhere TensorFlow fetches a batch while the step before is
+  `steps_per_execution=1`, and with the fix for several workers. Elsewhere TensorFlow fetches a batch while the step before is
   computed. Not measured in eager steps, and under `enable_op_determinism`.
 * `validation_batch`: batches that the validation under way has seen; such a line repeats the step.
 
@@ -384,7 +384,8 @@ def _iterations(model: Model) -> int | None:
 def _fetches_first(tf: ModuleType, model: Model) -> bool:
     """Whether a step does nothing before it has its batch."""
     strategy = model.distribute_strategy
-    return model.steps_per_execution == 1 or isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return model.steps_per_execution == 1 or (multi_worker and bool(strategy.cluster_resolver.cluster_spec()))
 
 
 def _local_replicas(strategy: Any) -> int:
