@@ -9,8 +9,8 @@
 * `steps_per_second`: since the report before, without the time between two epochs and without the first execution,
   which is traced. Left out where no such step was made.
 * `input_seconds`: of those steps, how long one waited for its batch. Told where each step begins by fetching it: with
-  `steps_per_execution=1`, and with the fix for several workers. Elsewhere TensorFlow fetches a batch while the step before is
-  computed. Not measured in eager steps, and under `enable_op_determinism`.
+  `steps_per_execution=1`, and where the fix for several workers is at work. Elsewhere TensorFlow fetches a batch while
+  the step before is computed. Not measured in eager steps, and under `enable_op_determinism`.
 * `validation_batch`: batches that the validation under way has seen; such a line repeats the step.
 
 A line is written after the first step and at the end of `fit`, in between at most twice a second, by a thread of its

@@ -23,10 +23,11 @@ WORLDS = {"1": World(1), "1x2": World(1, devices=2), "2": World(2), "3": World(3
 OLDEST_KERAS = Path(__file__).with_name("oldest-keras.txt")
 ALL = os.environ.get("KERAS_WAYS") == "all"
 WAYS = {name: way.everywhere() if ALL else way for name, way in ways().items() if ALL or way.worlds != "2"}
-"""Those for more than one number of replicas, which have something of everything; all of them take an hour."""
+"""Those that are not for two workers alone, which have something of everything; all of them take an hour."""
 RUNS = [pytest.param(name, world, id=f"{name}-{world}") for name, way in WAYS.items() for world in way.worlds.split()]
 
 SAVED = {"2": ["save_as_keras_file", "save_weights", "export"], "2x2": ["save_as_keras_file"]}
+# With two workers these run on the oldest Keras.
 REPRESENTATIVE = [name for name, way in ways().items() if {"3", "2x2"} & set(way.worlds.split())]
 BY_REPLICAS = [name for name in REPRESENTATIVE if ways()[name].by_replicas]
 

@@ -61,13 +61,13 @@ def arrays_that_keras_shuffles(here):
     return outcome(model, model.fit(features[:60], classes[:60], batch_size=GLOBAL_BATCH, epochs=2, verbose=0))
 
 
-@way(worlds="2 3")
+@way(worlds="3")
 def predict_one_and_25_samples(here):
     model = classifier(here)
     return {"predict": [predictions(model, unseen[:n], batch_size=GLOBAL_BATCH) for n in (1, 25)]}
 
 
-@way(worlds="2 3 2x2")
+@way(worlds="3 2x2")
 def predict_50_samples_in_several_steps_an_execution(here):
     model = classifier(here, steps_per_execution=3)
     return {"predict": predictions(model, unseen, batch_size=GLOBAL_BATCH)}
@@ -200,7 +200,7 @@ def uneven_last_batch_in_several_steps_an_execution(here):
     return outcome(model, model.fit(data, epochs=2, verbose=0))
 
 
-@way(worlds="2 3")
+@way(worlds="3")
 def evaluate_what_does_not_divide(here):
     model = classifier(here, metrics=["accuracy", "sparse_categorical_crossentropy"])
     return {"evaluate": [model.evaluate(dataset(features[:n], classes[:n]), verbose=0) for n in (1, 13, 25, 35)]}
@@ -216,7 +216,7 @@ def sharded_by_data_and_distributed_by_hand(here):
     return outcome(model, first, model.fit(here.strategy.experimental_distribute_dataset(sharded), verbose=0))
 
 
-@way(worlds="2 3")
+@way(worlds="3")
 def distribute_datasets_from_function(here):
     def of_worker(context):
         size = context.get_per_replica_batch_size(GLOBAL_BATCH)
