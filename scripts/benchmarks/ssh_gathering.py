@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from benchmark import Benchmark, Goal, Quantity, Subject, Tools
-from processes import BenchError
-from ssh_hosts import Rig, hosts_up, obstacle, on_login_machine
+from processes import BenchError, Running
+from ssh_hosts import WORKER, Rig, hosts_up, meeting_on, obstacle, on_login_machine
 from ssh_tools import RSYNC, SSH, launch_over_ssh
 from tools import Tool
 
@@ -28,7 +30,8 @@ DISK = "2g"
 PATIENCE = 300.0
 BROUGHT = ("chief", "gathered.jsonl", ".gathering")
 """What a run directory has of other hosts."""
-COLD, AGAIN = "500 MB brought", "nothing changed"
+COLD, AGAIN, AT_THE_END = "500 MB brought", "nothing changed", "nothing changed, at the end of a run"
+LOOK = 0.05
 SSH_TRUE = "`ssh host1 true`"
 
 
@@ -52,6 +55,37 @@ def measure_collect(rig: Rig, launch: Tool, run: Path, directory: Path) -> dict[
     own = directory / run.name
     shutil.copytree(run, own, symlinks=True, ignore=shutil.ignore_patterns(*BROUGHT))
     return twice(rig, [launch.program, "collect", str(own)], own / "chief" / SHARD, directory)
+
+
+def measure_end(rig: Rig, launch: Tool, directory: Path) -> dict[str, float]:
+    """From the end of a worker whose files have come while it ran until the launcher knows that it has them all."""
+    [host] = rig.hosts
+    tool = launch_over_ssh(launch, "collect_interval: 1\n")
+    with (
+        meeting_on(rig.hosts, directory, SAVE) as place,
+        on_login_machine(rig, tool.argv(WORKER, 1, directory), directory) as running,
+    ):
+        place.await_reports("finished", 1, running, PATIENCE)
+        run = (directory / "runs" / "latest").resolve()
+        await_file(run / "chief" / "checkpoints" / "checkpoint", running)
+        place.release(1)
+        running.await_end(PATIENCE)
+    host.run(f"rm -r ~/.tf-launch/runs/{run.name}/output/checkpoints")
+    when = {event["type"]: event["monotonic"] for event in map(json.loads, (run / "events.jsonl").open())}
+    return {AT_THE_END: when["gathering_ended"] - when["task_exited"]}
+
+
+def await_file(path: Path, running: Running) -> None:
+    """Return once it is here; what names a checkpoint comes after the checkpoint.
+
+    Raises:
+        BenchError: it has not come.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists():
+        if time.monotonic() > deadline or running.process.poll() is not None:
+            raise running.failed(f"{path} has not come")
+        time.sleep(LOOK)
 
 
 def measure_rsync(rig: Rig, program: str, source: str, directory: Path) -> dict[str, float]:
@@ -84,7 +118,10 @@ def subjects(tools: Tools, shared: Path) -> Iterator[list[Subject]]:
     """Ours and rsync, on one saved run."""
     with hosts_up(1, DISK) as rig:
         run = saved_run(rig, tools.launch, shared)
-        found = [Subject("launch", partial(measure_collect, rig, tools.launch, run))]
+        found = [
+            Subject("launch", partial(measure_collect, rig, tools.launch, run)),
+            Subject("launch, in a run", partial(measure_end, rig, tools.launch)),
+        ]
         output = rig.hosts[0].run(f"dirname $(dirname ~/.tf-launch/runs/*/output/{SHARD})").stdout.strip()
         if rsync := tools.program(RSYNC.name):
             found.append(Subject(RSYNC.name, partial(measure_rsync, rig, rsync, f"host1:{output}/")))
@@ -95,8 +132,12 @@ SSH_GATHER = Benchmark(
     name="ssh-gather",
     title="A checkpoint of 500 MB, brought from the chief's host",
     runs=5,
-    quantities=(Quantity(COLD, "s"), Quantity(AGAIN, "s")),
-    goals=(Goal("launch", COLD, 1.25, RSYNC.name), Goal("launch", AGAIN, 0.3)),
+    quantities=(Quantity(COLD, "s"), Quantity(AGAIN, "s"), Quantity(AT_THE_END, "s")),
+    goals=(
+        Goal("launch", COLD, 1.25, RSYNC.name),
+        Goal("launch", AGAIN, 0.3),
+        Goal("launch, in a run", AT_THE_END, 0.3),
+    ),
     wants=(SSH, RSYNC),
     subjects=subjects,
     obstacle=obstacle,

@@ -33,14 +33,15 @@ def hosts_up(count: int, disk: str = "256m") -> Iterator[Rig]:
 
 
 @contextmanager
-def meeting_on(hosts: Sequence[Host], directory: Path) -> Iterator[Meeting]:
-    """A meeting for workers on hosts; `WORKER` is their program there. After it nothing of the run is left on them.
+def meeting_on(hosts: Sequence[Host], directory: Path, work: str = "") -> Iterator[Meeting]:
+    """A meeting for workers on hosts that do `work`; `WORKER` is their program there.
 
-    The hosts share no file system, but the kernel: a FIFO that each of them has under a hard link is the same FIFO, and
-    what a worker writes into it arrives here as it does from a worker of this machine.
+    After it nothing of the run is left on them. The hosts share no file system, but the kernel: a FIFO that each of
+    them has under a hard link is the same FIFO, and what a worker writes into it arrives here as it does from a worker
+    of this machine.
     """
     with meeting(directory, SEEN_IN) as place, contextlib.ExitStack() as stack:
-        place.worker()
+        place.worker(work)
         for host in hosts:
             stack.callback(end_all, host)
         for file in directory.iterdir():

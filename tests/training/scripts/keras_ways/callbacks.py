@@ -22,7 +22,7 @@ def fitted(here, callbacks, epochs=2, steps=5, model=None, **how):
 # Callbacks that read.
 
 
-@way(worlds="2x2")
+@way(worlds="3")
 def logs_of_batches(here):
     batches = Batches()
     model, fit = fitted(here, [batches])
@@ -188,7 +188,7 @@ class StopsAtEpoch(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-@way(worlds="3 2x2")
+@way(worlds="3")
 def stopped_at_a_batch_by_the_last_worker(here):
     model, fit = fitted(here, [StopsAt()] if here.is_last else [], epochs=4)
     return outcome(model, fit, iterations=number_in(model.optimizer.iterations))

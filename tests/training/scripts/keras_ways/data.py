@@ -67,7 +67,7 @@ def predict_one_and_25_samples(here):
     return {"predict": [predictions(model, unseen[:n], batch_size=GLOBAL_BATCH) for n in (1, 25)]}
 
 
-@way(worlds="3 2x2")
+@way(worlds="2x2")
 def predict_50_samples_in_several_steps_an_execution(here):
     model = classifier(here, steps_per_execution=3)
     return {"predict": predictions(model, unseen, batch_size=GLOBAL_BATCH)}

@@ -34,7 +34,7 @@ def steps_per_execution_1(here):
     return in_executions_of(here, 1)
 
 
-@way(worlds="1 2x2")
+@way(worlds="1 3")
 def steps_per_execution_7(here):
     return in_executions_of(here, 7)
 
@@ -135,7 +135,7 @@ class OwnSteps(keras.Model):
         return {"error": self.error.result()}
 
 
-@way(worlds="2x2")
+@way(worlds="3")
 def own_train_and_test_step(here):
     with here.scope():
         model = OwnSteps()
