@@ -70,7 +70,7 @@ def measure_end(rig: Rig, launch: Tool, directory: Path) -> dict[str, float]:
         await_file(run / "chief" / "checkpoints" / "checkpoint", running)
         place.release(1)
         running.await_end(PATIENCE)
-    host.run(f"rm -r ~/.tf-launch/runs/{run.name}/output/checkpoints")
+    host.run(f"rm -r ~/.tf-launch/runs/{run.name}*/output/checkpoints")
     when = {event["type"]: event["monotonic"] for event in map(json.loads, (run / "events.jsonl").open())}
     return {AT_THE_END: when["gathering_ended"] - when["task_exited"]}
 
