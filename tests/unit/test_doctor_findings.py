@@ -93,6 +93,13 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
         cluster(host("b", Answers(), facts=None, complaint=Complaint("it refused the login", "ssh-copy-id b"))),
         [(ERROR, "connection", ("b",), "it refused the login")],
     ),
+    "a host that is lost while the others dial it": (
+        cluster(
+            host("b", complaint=Complaint("the connection to it broke")),
+            dialled={dial("a", "b"): "Connection refused", dial("c", "b"): "no answer in 3 s"},
+        ),
+        [(ERROR, "connection", ("b",), "the connection to it broke")],
+    ),
     "no ports": (
         cluster(host("b", no_ports="2 free ports are needed in 20000-20001, 1 were found")),
         [(ERROR, "ports", ("b",), "no ports for its workers: 2 free ports are needed")],

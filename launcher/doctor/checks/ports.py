@@ -25,8 +25,10 @@ def findings(examination: Examination) -> Iterator[Finding]:
     for dial, why in examination.dialled.items():
         by_host.setdefault(dial.host, {})[dial] = why
     for each in examination.reached:
+        if each.complaint is not None:
+            continue  # lost meanwhile: whoever dialled it then says nothing of its address
         address = examination.addresses.get(each.name)
-        if address is None and each.complaint is None:
+        if address is None:
             yield Finding(
                 Severity.ERROR,
                 "address",
@@ -36,7 +38,6 @@ def findings(examination: Examination) -> Iterator[Finding]:
                 "write its `address`",
                 "address",
             )
-        if address is None:
             continue
         failed, dialled = all_failed.get((each.name, address), {}), by_host.get(each.name, {})
         own = listed(each.facts.addresses) if each.facts and each.facts.addresses else "none"
