@@ -155,9 +155,13 @@ class Launch:
         return True
 
     def shut(self) -> None:
-        """End the launcher if it still runs, and close this end of its pipes."""
+        """End the launcher, and what ends with it, if it still runs; close this end of its pipes."""
+        started: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            started = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         self.process.wait()
+        psutil.wait_procs(started, timeout=PATIENCE)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()

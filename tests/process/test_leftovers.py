@@ -93,8 +93,11 @@ def test_processes_without_an_agent_are_left_over(leftovers: Leftovers, left: Ca
     assert "signal.SIGTERM" in process
 
 
-def test_a_run_under_way_is_told_as_such(leftovers: Leftovers, launch: Callable[..., Launch]) -> None:
-    started = launch("--workers", "2", "--", "sleep", "600")
+def test_a_run_under_way_is_told_as_such(
+    leftovers: Leftovers, launch: Callable[..., Launch], cluster: Callable[..., tuple[str, str]]
+) -> None:
+    # A name of its own: runs that begin elsewhere within the same second may have the same one otherwise.
+    started = launch(*cluster(name=uuid.uuid4().hex), "--", "sleep", "600")
     started.worker("worker-1")
 
     assert lines_of(started.run_directory.name, leftovers().stdout)[0] == (
