@@ -43,7 +43,7 @@ def enable_after(loader: Loader, watch: Any) -> None:
         if watch in sys.meta_path:
             sys.meta_path.remove(watch)
         fix = os.environ.get("LAUNCH_KERAS_FIX", "")
-        if gang_size(os.environ.get("TF_CONFIG")) > 0:
+        if has_gang(os.environ.get("TF_CONFIG")):
             try_to_enable(fix, watch.say)
         beside = os.path.dirname(fix)  # noqa: PTH120 - no path is imported here
         stall = os.path.join(beside, STALL)  # noqa: PTH118
@@ -74,10 +74,10 @@ def enable(path: str) -> None:
     loaded.enable()
 
 
-def gang_size(tf_config: str | None) -> int:
-    """How many chiefs and workers train together; 0 where `TF_CONFIG` does not tell (TensorFlow will say why)."""
+def has_gang(tf_config: str | None) -> bool:
+    """Whether there are chiefs or workers that train together; not where `TF_CONFIG` is bad (TensorFlow says why)."""
     try:
         cluster = json.loads(tf_config or "{}").get("cluster", {})
-        return sum(len(cluster.get(kind, ())) for kind in GANG)
+        return any(len(cluster.get(kind, ())) for kind in GANG)
     except (ValueError, TypeError, AttributeError):
-        return 0
+        return False
