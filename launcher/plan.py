@@ -9,7 +9,8 @@ from launcher.cluster import ClusterSpec, Task, tf_config
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
 
-THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+INTER_OP = "TF_NUM_INTEROP_THREADS"
+THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", INTER_OP)
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 NO_GPU = "-1"
 OFF = ("0", "off", "no", "false")
@@ -124,8 +125,9 @@ def _plan_task(
     progress = f"{attempt_dir}/{task.slug}.progress.jsonl"
     env = {
         **_thread_counts(host, context),
+        **_inter_op_threads(host, context, spec),
         **_visible_gpus(task, host),
-        **_no_proxy(spec, {**context.environment, **host.env}),
+        **_no_proxy(spec, _given(host, context)),
         "PYTHONUNBUFFERED": "1",
         **host.env,
         **_python_path(host, context),
@@ -165,10 +167,48 @@ def is_off(keras_fix: str | None) -> bool:
 
 def _thread_counts(host: Host, context: HostContext) -> dict[str, str]:
     """Several workers on one host would each start a thread for every core, unless the user has set a number."""
-    sharing = len(host.tasks)
-    if sharing == 1 or any(name in host.env or name in context.environment for name in THREAD_COUNTS):
+    if len(host.tasks) == 1 or any(name in _given(host, context) for name in THREAD_COUNTS):
         return {}
-    return dict.fromkeys(THREAD_COUNTS, str(max(1, context.cpus // sharing)))
+    return dict.fromkeys(THREAD_COUNTS, str(_share(host, context)))
+
+
+def _inter_op_threads(host: Host, context: HostContext, spec: ClusterSpec) -> dict[str, str]:
+    """As many as a program with parameter servers cannot do without, also on a host with few cores or one task."""
+    least = _least_inter_op_threads(spec)
+    if not least or INTER_OP in _given(host, context):
+        return {}
+    return {INTER_OP: str(max(_share(host, context), least))}
+
+
+def _least_inter_op_threads(spec: ClusterSpec) -> int:
+    """0: no matter. With parameter servers, each task may wait for all others at once, a thread for each.
+
+    With fewer the program hangs for ever (https://www.tensorflow.org/tutorials/distribute/parameter_server_training,
+    "In-process cluster": at least one more than there are workers).
+    """
+    return len(spec.tasks) + 1 if any(task.type == "ps" for task in spec.tasks) else 0
+
+
+def thread_warnings(file: ClusterFile, spec: ClusterSpec, contexts: Mapping[str, HostContext]) -> list[str]:
+    """A line for each host whose own number of threads makes a program with parameter servers hang."""
+    least = _least_inter_op_threads(spec)
+    set_to = {host.name: _given(host, contexts[host.name]).get(INTER_OP, "") for host in file.hosts}
+    return [
+        f"{host}: {INTER_OP}={value} is set; with parameter servers this cluster needs {least} or more, "
+        "and hangs with fewer: raise it, or leave it out"
+        for host, value in set_to.items()
+        if value.isdecimal() and (int(value) or contexts[host].cpus) < least  # 0 means a thread for each core
+    ]
+
+
+def _given(host: Host, context: HostContext) -> Mapping[str, str]:
+    """What the user has set in the environment of a host's tasks."""
+    return {**context.environment, **host.env}
+
+
+def _share(host: Host, context: HostContext) -> int:
+    """Cores for each task of a host."""
+    return max(1, context.cpus // len(host.tasks))
 
 
 def _visible_gpus(task: Task, host: Host) -> dict[str, str]:
@@ -202,7 +242,7 @@ def _no_proxy(spec: ClusterSpec, environment: Mapping[str, str]) -> dict[str, st
 
 def _python_path(host: Host, context: HostContext) -> dict[str, str]:
     """The Keras fix comes before the user's own modules, the training program after them."""
-    wanted = {**context.environment, **host.env}.get("LAUNCH_KERAS_FIX")
+    wanted = _given(host, context).get("LAUNCH_KERAS_FIX")
     fix = None if is_off(wanted) else context.keras_fix
     if fix is None and context.program is None:
         return {}

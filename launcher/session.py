@@ -26,7 +26,7 @@ from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.host_contexts import brings_training, host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.host_facts import start_warnings
 from launcher.hosts import Hosts, StopRequestedError
-from launcher.plan import AttemptPlan, plan_attempt
+from launcher.plan import AttemptPlan, plan_attempt, thread_warnings
 from launcher.request import Request
 from launcher.run_directory import RunDirectory, resumed
 from launcher.run_directory.chief_files import kept_line, newest_step
@@ -142,6 +142,9 @@ class Session:
         contexts = host_contexts(self._file, self._directory.path, self._hosts.facts, fix_keras=fix_keras)
         plan = plan_attempt(self._file, spec, contexts, self._directory.path.name, attempt)
         self._logs = {each.task: relative(self._directory.log(attempt, each.task)) for each in plan.tasks}
+        if attempt == self._first_attempt:
+            for line in thread_warnings(self._file, spec, contexts):
+                self._complain(line)
         self._unwritten = plan
         self._run_hosts = run_hosts(self._file, contexts)
         self._directory.make_attempt(attempt)

@@ -37,21 +37,39 @@ _CONTINUATION = (
     rb"|/job:\w+/replica:\d+/task:\d+\s*$"
     rb"|\s+\[\[\{\{node "
 )
+# A server tells the options of its first session as protocol buffer text: about 20 lines behind this notice, and an
+# empty one. Each line is indented or begins with a field of `ConfigProto` (tensorflow/core/protobuf/config.proto).
+_OPTIONS_NOTICE = rb".*\] SessionOptions: "
+_OPTIONS = (
+    rb"(?:device_count|\w+_op_parallelism_threads|use_per_session_threads|session_inter_op_thread_pool|placement_period"
+    rb"|device_filters|(?:gpu|pluggable_device|graph|rpc)_options|allow_soft_placement|log_device_placement"
+    rb"|operation_timeout_in_ms|cluster_def|\w+_session_state|share_cluster_devices_in_session|experimental)"
+    rb"(?:: \S+| \{)$"
+    rb"|(?:  )+(?:\w+: \S.*|\w+ \{|\})$|\}$|$"
+)
 
 
 class NoiseReader:
     """Tells the noise in one worker's lines; a notice of several lines may be spread over several blocks."""
 
     def __init__(self) -> None:
-        self._in_notice = False
+        self._rest: bytes | None = None
+        """What a further line of the notice looks like; None: the last line belonged to none."""
 
     def may_hold_noise(self, block: bytes) -> bool:
         """Quick: False means that no line of the block (whole lines) is noise."""
-        return self._in_notice or bool(re.match(_NOTICE, block) or re.search(_LATER_NOTICE, block))
+        return self._rest is not None or bool(re.match(_NOTICE, block) or re.search(_LATER_NOTICE, block))
 
     def marked(self, block: bytes) -> Iterator[tuple[bytes, bool]]:
         """Each line of the block (whole lines), without its newline, and whether it is noise."""
         for line in block[:-1].split(b"\n"):
-            known = re.match(_NOTICE, line) or (self._in_notice and re.match(_CONTINUATION, line))
-            self._in_notice = bool(known)
-            yield line, self._in_notice
+            yield line, self._is_noise(line)
+
+    def _is_noise(self, line: bytes) -> bool:
+        if re.match(_NOTICE, line):
+            self._rest = _OPTIONS if re.match(_OPTIONS_NOTICE, line) else _CONTINUATION
+            return True
+        known = self._rest is not None and re.match(self._rest, line) is not None
+        if not known or not line:  # an empty line ends the options of a session
+            self._rest = None
+        return known

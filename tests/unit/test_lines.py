@@ -145,7 +145,55 @@ def test_what_a_person_must_see_is_no_noise(line: bytes) -> None:
     assert list(NoiseReader().marked(line)) == [(line[:-1], False)]
 
 
-@given(st.lists(st.sampled_from((NOISE + NEWS).splitlines(keepends=True))), st.lists(st.booleans()))
+# What a server of TensorFlow 2.21 writes when its first session begins.
+SESSION_OPTIONS = b"""\
+I0000 00:00:1795310971.326572   32709 eager_service_impl.cc:349] Creating sync eager service context on /job:worker
+I0000 00:00:1795310971.326619   32709 eager_service_impl.cc:355] SessionOptions: goo.gle/debugstr    \n\
+device_count {
+  key: "CPU"
+  value: 1
+}
+gpu_options {
+  experimental {
+  }
+}
+inter_op_parallelism_threads: 5
+allow_soft_placement: true
+experimental {
+  collective_group_leader: "/job:ps/replica:0/task:0"
+}
+
+"""
+LIKE_OPTIONS = b"""\
+device_count {
+  key: "CPU"
+  value: 1
+}
+"""
+
+
+def noise_of(text: bytes) -> list[bool]:
+    return [noise for _, noise in NoiseReader().marked(text)]
+
+
+def test_the_options_of_a_servers_session_are_noise_up_to_the_empty_line_behind_them() -> None:
+    assert noise_of(SESSION_OPTIONS) == [True] * SESSION_OPTIONS.count(b"\n")
+    assert noise_of(SESSION_OPTIONS + LIKE_OPTIONS)[-4:] == [False] * 4
+
+
+def test_what_merely_looks_like_a_sessions_options_is_shown() -> None:
+    assert noise_of(LIKE_OPTIONS) == [False] * 4
+    other_notice = SESSION_OPTIONS.splitlines(keepends=True)[0]
+    assert noise_of(other_notice + LIKE_OPTIONS) == [True, *[False] * 4]
+
+
+@pytest.mark.parametrize("line", [b"loss: 0.5\n", b"results {\n", b"worker serves\n", b" x: 1\n"])
+def test_a_line_of_the_programs_own_ends_a_sessions_options(line: bytes) -> None:
+    begun = b"".join(SESSION_OPTIONS.splitlines(keepends=True)[:6])
+    assert noise_of(begun + line + LIKE_OPTIONS)[6:] == [False] * 5
+
+
+@given(st.lists(st.sampled_from((NOISE + NEWS + SESSION_OPTIONS).splitlines(keepends=True))), st.lists(st.booleans()))
 def test_noise_is_the_same_for_every_grouping_of_lines(lines: list[bytes], cuts: list[bool]) -> None:
     together = list(NoiseReader().marked(b"".join(lines))) if lines else []
     reader, apart, block = NoiseReader(), [], b""

@@ -9,9 +9,10 @@ import pytest
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
-from launcher.plan import HostContext, KerasFix, TaskPlan, plan_attempt, worker_argv
+from launcher.plan import HostContext, KerasFix, TaskPlan, plan_attempt, thread_warnings, worker_argv
 
 FIX = KerasFix("/opt/launcher/bootstrap", "/opt/training/keras_multiworker.py")
+CONTEXT = HostContext("/venv/bin/python", "/home/me", 8, "/runs/r/chief", "/runs/r", {}, None)
 
 
 def tasks(**counts: int) -> tuple[Task, ...]:
@@ -22,10 +23,15 @@ def planned(
     host: Host, environment: Mapping[str, str] | None = None, fix: KerasFix | None = None
 ) -> dict[str, TaskPlan]:
     spec = ClusterSpec({task: f"127.0.0.1:{2000 + n}" for n, task in enumerate(host.tasks)})
-    context = HostContext("/venv/bin/python", "/home/me", 8, "/runs/r/chief", "/runs/r", environment or {}, fix)
+    context = CONTEXT._replace(environment=environment or {}, keras_fix=fix)
     file = ClusterFile("test", (host,), ("python", "train.py"))
     plan = plan_attempt(file, spec, {host.name: context}, "r", attempt=1)
     return {each.task.slug: each for each in plan.tasks}
+
+
+def warnings(host: Host) -> list[str]:
+    spec = ClusterSpec({task: f"127.0.0.1:{2000 + n}" for n, task in enumerate(host.tasks)})
+    return thread_warnings(ClusterFile("test", (host,)), spec, {host.name: CONTEXT})
 
 
 TWO = Host("localhost", tasks(worker=2))
@@ -80,6 +86,45 @@ def test_a_thread_count_that_the_user_has_set_is_left_alone() -> None:
     assert by_file["OMP_NUM_THREADS"] == "3"
     assert "TF_NUM_INTRAOP_THREADS" not in by_file
     assert "OMP_NUM_THREADS" not in by_environment
+
+
+PARAMETER_SERVERS = tasks(chief=1, worker=2, ps=1)
+INTER_OP = "TF_NUM_INTEROP_THREADS"
+
+
+def test_with_parameter_servers_each_task_can_wait_for_all_others_at_once() -> None:
+    env = planned(Host("localhost", PARAMETER_SERVERS))["ps-0"].env
+    assert (env["TF_NUM_INTRAOP_THREADS"], env[INTER_OP]) == ("2", "5")
+
+
+def test_a_larger_share_of_the_cores_wins_over_what_parameter_servers_need() -> None:
+    assert planned(Host("localhost", tasks(worker=1, ps=1)))["worker-0"].env[INTER_OP] == "4"
+    assert planned(Host("localhost", tasks(ps=1)))["ps-0"].env[INTER_OP] == "8"
+
+
+def test_other_thread_counts_of_the_user_leave_parameter_servers_what_they_need() -> None:
+    env = planned(Host("localhost", PARAMETER_SERVERS), {"OMP_NUM_THREADS": "1"})["worker-1"].env
+    assert ("OMP_NUM_THREADS" in env, "TF_NUM_INTRAOP_THREADS" in env, env[INTER_OP]) == (False, False, "5")
+
+
+def test_the_users_own_number_stays_and_is_told_of_where_parameter_servers_would_hang() -> None:
+    host = Host("gpu-a", PARAMETER_SERVERS, env={INTER_OP: "2"})
+    assert planned(host)["worker-0"].env[INTER_OP] == "2"
+    assert warnings(host) == [
+        "gpu-a: TF_NUM_INTEROP_THREADS=2 is set; with parameter servers this cluster needs 5 or more, "
+        "and hangs with fewer: raise it, or leave it out"
+    ]
+
+
+@pytest.mark.parametrize("enough", ["5", "0", "", "many"])
+def test_a_number_that_may_do_is_not_spoken_of(enough: str) -> None:
+    assert warnings(Host("gpu-a", PARAMETER_SERVERS, env={INTER_OP: enough})) == []
+    assert warnings(Host("gpu-a", tasks(chief=1, worker=2), env={INTER_OP: "1"})) == []
+
+
+def test_a_thread_for_each_core_may_be_too_few_for_parameter_servers() -> None:
+    (warning,) = warnings(Host("gpu-a", tasks(chief=1, worker=7, ps=1), env={INTER_OP: "0"}))
+    assert "needs 10 or more" in warning
 
 
 def test_gpus_are_shared_out_equally_in_order_and_parameter_servers_get_none() -> None:
