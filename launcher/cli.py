@@ -17,6 +17,8 @@ from launcher.head_start import OTHER_COMMANDS, HeadStart
 EPILOG = """\b
 COMMAND is any program. `python` in front means the host's own Python; `train.py ...` means `python train.py ...`.
 Without COMMAND the cluster file's is run, else the training program that comes with tf-launch (`python -m training`).
+In COMMAND and --env, {index}, {rank}, {type}, {workers}, {address}, {chief_address}, {host} and {run_dir} stand for
+each task's own (see docs/cluster_file.md); any other text in braces stays as it is.
 
 \b
 Examples:

@@ -36,7 +36,7 @@ def host_contexts(
     return {
         host.name: _local_context(directory, fix_keras)
         if host.is_local
-        else _remote_context(host, directory, facts.get(host.name, UNTOLD), fix_keras, brings_training(file.command))
+        else _remote_context(host, directory, facts.get(host.name, UNTOLD), fix_keras, brings_training(*file.commands))
         for host in file.hosts
     }
 
@@ -102,9 +102,9 @@ def expanded(path: str, home: str) -> str:
     return path if path.startswith("/") else f"{home}/{path}"
 
 
-def brings_training(command: Sequence[str]) -> bool:
-    """Whether the command runs the training program of this package, which a host need not have."""
-    return tuple(command[:3]) == ("python", "-m", "training")
+def brings_training(*commands: Sequence[str]) -> bool:
+    """Whether one of the commands runs the training program of this package, which a host need not have."""
+    return any(tuple(command[:3]) == ("python", "-m", "training") for command in commands)
 
 
 def support_files(*, fix_keras: bool, training: bool) -> dict[str, bytes]:

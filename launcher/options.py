@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from launcher.errors import UsageError
+from launcher.placeholders import kept
 
 if TYPE_CHECKING:
     from launcher.request import Request
@@ -62,4 +63,4 @@ def _assignment(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or (not equals and key not in os.environ):
         raise UsageError(f"--env {text}: write KEY=VALUE, or KEY alone for a variable that is set here")
-    return key, value if equals else os.environ[key]
+    return key, value if equals else kept(os.environ[key])

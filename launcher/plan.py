@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from launcher import placeholders
 from launcher.cluster import ClusterSpec, Task, tf_config
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
@@ -104,7 +106,7 @@ def plan_attempt(
         UsageError: the file asks for what cannot be shared out.
     """
     plans = [
-        _plan_task(task, host, contexts[host.name], file.command, spec, run_id, attempt)
+        _plan_task(task, host, contexts[host.name], file.command_of(task), spec, run_id, attempt)
         for host in file.hosts
         for task in host.tasks
     ]
@@ -121,6 +123,10 @@ def _plan_task(
     run_id: str,
     attempt: int,
 ) -> TaskPlan:
+    if placeholders.any_in((*command, *host.env.values())):
+        values = placeholders.values_of(task, spec, host.name, context.run_dir)
+        command = [placeholders.filled(word, values) for word in command]
+        host = replace(host, env={key: placeholders.filled(value, values) for key, value in host.env.items()})
     attempt_dir = f"{context.run_dir}/attempt-{attempt}"
     progress = f"{attempt_dir}/{task.slug}.progress.jsonl"
     env = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.cluster_file import ClusterFile, local_cluster, read_cluster_file
+from launcher.cluster_file import NOTHING_ELSE, ClusterFile, local_cluster, read_cluster_file
 from launcher.errors import UsageError
 
 
@@ -42,7 +42,9 @@ def requested_cluster(request: Request) -> ClusterFile:
     restart = file.restart
     if request.max_restarts is not None:
         restart = restart._replace(max_restarts=request.max_restarts)
-    return file._replace(hosts=hosts, restart=restart, command=request.command or file.command)
+    if request.command:
+        file = file._replace(command=request.command, per_task=NOTHING_ELSE)
+    return file._replace(hosts=hosts, restart=restart)
 
 
 def _refuse_reserved(env: Mapping[str, str]) -> None:

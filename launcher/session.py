@@ -110,7 +110,7 @@ class Session:
         remote = [host for host in self._file.hosts if not host.is_local]
         if remote:
             files = support_files(
-                fix_keras=not self._request.no_keras_fix, training=brings_training(self._file.command)
+                fix_keras=not self._request.no_keras_fix, training=brings_training(*self._file.commands)
             )
             for host in remote:
                 self._hosts.bring(host.name, remote_run_dir(host, self._directory.path), files)

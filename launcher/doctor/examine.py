@@ -70,7 +70,7 @@ class Doctor:
         return Examination(
             file,
             tuple(each.examination() for each in visit.hosts.values()),
-            gradients(file.command, self._request.gradient_mb),
+            gradients(file.commands, self._request.gradient_mb),
             self._request.import_tensorflow,
             self._addresses,
             visit.dialled,
@@ -94,7 +94,7 @@ class Doctor:
         comes = self._file.sync is not None and not host.is_local
         asked = {
             # what comes along with a run need not be there
-            "argv": [python] if comes or brings_training(self._file.command) else list(plan.argv),
+            "argv": [python] if comes or brings_training(self._file.command_of(plan.task)) else list(plan.argv),
             "addresses": list(self._possible[host.name]),
             "output": str(PurePath(context.run_dir).parent),
             "marker": self._markers[host.name],

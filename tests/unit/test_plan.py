@@ -20,11 +20,15 @@ def tasks(**counts: int) -> tuple[Task, ...]:
 
 
 def planned(
-    host: Host, environment: Mapping[str, str] | None = None, fix: KerasFix | None = None
+    host: Host,
+    environment: Mapping[str, str] | None = None,
+    fix: KerasFix | None = None,
+    command: tuple[str, ...] = ("python", "train.py"),
+    per_task: Mapping[str, tuple[str, ...]] | None = None,
 ) -> dict[str, TaskPlan]:
     spec = ClusterSpec({task: f"127.0.0.1:{2000 + n}" for n, task in enumerate(host.tasks)})
     context = CONTEXT._replace(environment=environment or {}, keras_fix=fix)
-    file = ClusterFile("test", (host,), ("python", "train.py"))
+    file = ClusterFile("test", (host,), command, per_task=per_task or {})
     plan = plan_attempt(file, spec, {host.name: context}, "r", attempt=1)
     return {each.task.slug: each for each in plan.tasks}
 
@@ -197,3 +201,29 @@ def test_a_record_of_the_plan_shows_no_secret() -> None:
     record = planned(replace(TWO, env={"HF_TOKEN": "hunter2", "MODE": "fast"}))["worker-0"].as_record()
     assert "hunter2" not in json.dumps(record)
     assert record["env"]["MODE"] == "fast"
+
+
+def test_each_task_gets_its_own_place_in_its_command_and_environment() -> None:
+    host = replace(TWO, env={"PMI_RANK": "{rank}", "NOTE": '{{rank}} {"a": 1}'})
+
+    plans = planned(host, command=("python", "train.py", "--job_name={type}", "--task_index={index}"))
+
+    assert [plan.argv[2:] for plan in plans.values()] == [
+        ("--job_name=worker", "--task_index=0"),
+        ("--job_name=worker", "--task_index=1"),
+    ]
+    assert [plan.env["PMI_RANK"] for plan in plans.values()] == ["0", "1"]
+    assert plans["worker-0"].env["NOTE"] == '{rank} {"a": 1}'
+    assert json.loads(plans["worker-0"].env["TF_CONFIG"])
+
+
+def test_a_task_whose_type_has_a_command_of_its_own_runs_that() -> None:
+    host = Host("localhost", tasks(worker=1, ps=2))
+
+    plans = planned(host, per_task={"ps": ("./serve", "{index}")})
+
+    assert {name: plan.argv for name, plan in plans.items()} == {
+        "worker-0": ("/venv/bin/python", "train.py"),
+        "ps-0": ("./serve", "0"),
+        "ps-1": ("./serve", "1"),
+    }
