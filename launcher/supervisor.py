@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from launcher import events, failure
-from launcher.cluster import SERVICE_TYPES, Task, chief_of
+from launcher.cluster import Task, chief_of, trained_by
 from launcher.cluster_file import Timeouts
 from launcher.failure import Ending
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
@@ -191,8 +191,8 @@ class Gang:
 
     # ---- how it ends
     def _training_done(self) -> bool:
-        """Every chief and worker has ended well, or complained about the end of a peer that had."""
-        training = {task for task in self._hosts if task.type not in SERVICE_TYPES} or set(self._hosts)
+        """Each task that trains has ended well, or complained about the end of a peer that had."""
+        training = trained_by(self._hosts)
         done = {
             ending.event.task
             for ending in self._endings

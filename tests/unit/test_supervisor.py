@@ -275,18 +275,38 @@ def test_a_lost_host_ends_the_attempt_without_waiting_for_what_was_on_it() -> No
 
 
 @pytest.mark.parametrize("service", [PS, EVALUATOR])
-def test_a_service_is_stopped_once_chief_and_workers_are_done(service: Task) -> None:
-    plan = plan_of(CHIEF, W0, service)
+def test_a_service_is_stopped_once_all_workers_are_done(service: Task) -> None:
+    plan = plan_of(W0, W1, service)
     result, script = replay(
         plan,
-        *(started(task) for task in (CHIEF, W0, service)),
-        exited(5, CHIEF),
-        exited(6, W0),
+        *(started(task) for task in (W0, W1, service)),
+        exited(5, W0),
+        exited(6, W1),
         exited(6.1, service, None, 15),
-        *emptied(6.1, CHIEF, W0, service),
+        *emptied(6.1, W0, W1, service),
     )
     assert result.succeeded
     assert script.told[0] == (6, Stop(signal.SIGTERM, 2))
+
+
+COORDINATED = plan_of(CHIEF, W0, W1, PS)
+ALL_SERVE = (
+    *(started(task) for task in (CHIEF, W0, W1, PS)),
+    *((1.0, events.TaskListening("localhost", task)) for task in (CHIEF, W0, W1, PS)),
+)
+
+
+def test_with_parameter_servers_the_training_is_done_when_the_chief_is() -> None:
+    result, script = replay(
+        COORDINATED,
+        *ALL_SERVE,
+        exited(5, CHIEF),
+        *(exited(5.1, task, None, signal.SIGTERM) for task in (W0, W1, PS)),
+        *emptied(5.1, CHIEF, W0, W1, PS),
+    )
+    assert result.succeeded
+    assert script.told[0] == (5, Stop(signal.SIGTERM, 2))
+    assert script.said == []
 
 
 def test_a_service_that_fails_while_training_goes_on_fails_the_run() -> None:
