@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+from rig.requirements import missing_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -102,6 +103,8 @@ def program(name: str, *arguments: str) -> tuple[str, ...]:
 @contextlib.contextmanager
 def disk(place: Path, megabytes: int) -> Iterator[None]:
     """A file system of that size at a directory; the test is skipped where none may be mounted."""
+    if reason := missing_program("mount"):
+        pytest.skip(reason)
     what = ["-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs"]
     mounted = subprocess.run(["mount", *what, place], capture_output=True, text=True)
     if mounted.returncode:
