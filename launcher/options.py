@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from launcher.called_as import launch_command
 from launcher.errors import UsageError
 from launcher.placeholders import kept
 
@@ -52,7 +53,8 @@ def request(env: tuple[str, ...], **given: Any) -> Request:
 
     if (given["cluster"] is None) == (given["workers"] is None):
         raise UsageError(
-            "say what to start on: --cluster FILE, or --workers N for N workers on this machine (see launch --help)"
+            "say what to start on: --cluster FILE, or --workers N for N workers on this machine "
+            f"(see {launch_command()} --help)"
             if given["cluster"] is None
             else "--cluster and --workers exclude each other: the cluster file says how many workers there are"
         )

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from launcher import events
+from launcher.called_as import launch_command
 from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
@@ -229,7 +230,7 @@ class Session:
             with contextlib.suppress(StopRequestedError):
                 for _ in self._attended(GIVING_UP, lambda: gathering.is_over):
                     pass
-        if not gathering.tell(f"launch collect {shlex.quote(relative(self._directory.path))}"):
+        if not gathering.tell(f"{launch_command()} collect {shlex.quote(relative(self._directory.path))}"):
             result = result._replace(exit_code=result.exit_code or EXIT_HOST)
         return result
 

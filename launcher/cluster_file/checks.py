@@ -136,7 +136,7 @@ def _check_host(host: Entries, counts: Mapping[str, int], mistakes: Mistakes) ->
 
 
 def _check_localhost(host: Entries, mistakes: Mistakes) -> None:
-    for key, instead in (("run_dir", "`launch --run-dir` names it here"), ("ssh", "no ssh is used here")):
+    for key, instead in (("run_dir", "the option --run-dir names it here"), ("ssh", "no ssh is used here")):
         if key in host.given and host.node.entries.get(key) is not None:
             mistakes.add(host.given[key], f"{key} of localhost; {instead}: leave it out")
 

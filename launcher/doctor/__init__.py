@@ -33,9 +33,9 @@ Nothing is started and nothing is left behind; the ports that the workers would 
 
 \b
 Examples:
-  launch doctor -c my_cluster.yaml
-  launch doctor -c my_cluster.yaml --import --gradient-mb 98 -- train.py --epochs 3
-  launch doctor --workers 2
+  {launch} doctor -c my_cluster.yaml
+  {launch} doctor -c my_cluster.yaml --import --gradient-mb 98 -- train.py --epochs 3
+  {launch} doctor --workers 2
 
 \b
 Exit codes: 0 no errors (there may be warnings), 2 usage or cluster file, 3 errors were found, 130 interrupted.

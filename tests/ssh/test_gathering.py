@@ -153,7 +153,7 @@ def test_another_ctrl_c_leaves_the_files_there(launch: Start, cluster: Cluster, 
 
     assert started.wait() == 130
     assert "checkpoints, tensorboard, export and the logs of worker-0 were not all brought from host1" in started.stderr
-    assert f"launch collect {started.runs.name}/" in started.stderr
+    assert f"-m launcher collect {started.runs.name}/" in started.stderr
     hosts[0].lift_rate()
     assert collect(started.run_directory).returncode == 0
     assert here(started) == there(hosts[0])
@@ -170,7 +170,7 @@ def test_what_a_lost_host_has_comes_when_it_is_back(
 
     assert started.wait() == 1
     assert "host1 is away (no sign of life for 1 s (timeouts.lease)" in started.stderr
-    assert f"when it is back: launch collect {started.runs.name}/" in started.stderr
+    assert f"-m launcher collect {started.runs.name}/" in started.stderr
     assert here(started) == {}
     away = collect(started.run_directory)
     assert (away.returncode, "host1 is away" in away.stderr) == (3, True)
@@ -287,7 +287,7 @@ def test_a_full_disk_here_costs_neither_the_run_nor_the_files(
     assert told.count("this is tried again") == 1
     assert "no room in disk/" in told
     assert "6.0 MB are needed" in told
-    assert f"make room, then: launch collect disk/{started.run_directory.name}\n" in told
+    assert f"-m launcher collect disk/{started.run_directory.name}\n" in told
     subprocess.run(["mount", "-o", "remount,size=20m", small_disk], check=True)
     assert collect(started.run_directory).returncode == 0
     assert here(started) == there(hosts[0])

@@ -52,7 +52,7 @@ LAUNCHER = """
     cluster_file.yaml_nodes
     cluster_file.file_text events placeholders failure.collateral failure.traceback_text sync.complaints
     run_directory.whole_files run_directory.state
-    cluster errors failure.remedies redaction transport wording
+    called_as cluster errors failure.remedies redaction transport wording
     console.lines console.terminal console.startup_noise sync.ignoring sync.window
     examiner.pair
     agent.pair examiner.loop

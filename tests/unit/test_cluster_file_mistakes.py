@@ -80,7 +80,7 @@ ONE_MISTAKE = {
     ),
     "run directory of localhost": (
         "hosts: [{host: localhost, run_dir: /scratch}]",
-        "1:36: run_dir of localhost; `launch --run-dir` names it here: leave it out",
+        "1:36: run_dir of localhost; the option --run-dir names it here: leave it out",
     ),
     "ssh of localhost": (
         "hosts: [{host: localhost, ssh: {connect_timeout: 5s}}]",
