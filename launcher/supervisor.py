@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from launcher import events, failure
+from launcher.agent.rest import AT_REST
 from launcher.cluster import Task, chief_of, trained_by
 from launcher.cluster_file import Timeouts
 from launcher.failure import Ending
@@ -91,6 +92,9 @@ class Gang:
         """None: no server is up, so nobody waits for another one. The program may well be none of TensorFlow's."""
         self._stop_at: float | None = None
         self._stalled_at: float | None = None
+        self._resting: set[Task] = set()
+        """Told to stop, and waiting in TensorFlow ever since."""
+        self._rest_ended = False
         self._abandoned = False
         self._give_up_at: float | None = None
 
@@ -140,6 +144,8 @@ class Gang:
                 yield from self._lost(event)
             case events.ProcessesSurvived():
                 yield Say(f"{event.host}: these processes could not be killed: {', '.join(map(str, event.pids))}")
+            case events.TaskResting():
+                yield from self._end_rest()
             case events.Interrupted():
                 yield from self._interrupt(event.signal)
         yield from self._pass_time(now)
@@ -154,6 +160,8 @@ class Gang:
                 self._listen_until = self._listen_until or now + self._timeouts.start
             case events.ProgressMade():
                 self._stalled_at = now + self._timeouts.stall if self._timeouts.stall else None
+            case events.TaskResting():
+                (self._resting.add if event.resting else self._resting.discard)(event.task)
             case events.LogEnded():
                 self._open_logs.discard(event.task)
             case events.HostEmpty():
@@ -262,13 +270,23 @@ class Gang:
         grace = self._timeouts.grace if len(self._running) == len(self._hosts) else short
         yield Say(
             f"{_name(number)}: stopping {_counted(self._running)} by {_name(passed_on)}; SIGKILL follows after "
-            f"{grace:g} s, or {short:g} s after the first of them has ended. Ctrl-C again kills at once."
+            f"{grace:g} s, or {short:g} s after the first of them has ended; workers that only wait in "
+            f"TensorFlow are ended after {AT_REST:g} s. Ctrl-C again kills at once."
         )
         yield from self._stop(passed_on, grace)
 
     def _member_gone(self) -> Iterator[Action]:
         """With a peer gone nobody can save any more: the grace gets short. What outlives all workers must end, too."""
         yield Stop(0 if self._running else signals.SIGTERM, self._timeouts.failure_grace)
+        yield from self._end_rest()
+
+    def _end_rest(self) -> Iterator[Action]:
+        """A wait in TensorFlow ends by no signal but SIGKILL. As long as one of them saves, it may need the others."""
+        if self._stopping and not self._rest_ended and self._running and self._running <= self._resting:
+            self._rest_ended = True
+            if not self._training_done():
+                yield Say(f"{_named(self._running)} only waited in TensorFlow for {AT_REST:g} s: ended")
+            yield Stop(signals.SIGKILL, 0)
 
 
 def supervise(
@@ -302,6 +320,12 @@ def _counted(tasks: set[Task]) -> str:
     from launcher.wording import counted  # not needed before the workers are started
 
     return counted(len(tasks), "worker")
+
+
+def _named(tasks: set[Task]) -> str:
+    from launcher.wording import listed
+
+    return listed([str(task) for task in sorted(tasks)])
 
 
 def _name(number: int) -> str:

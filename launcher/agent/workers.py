@@ -6,6 +6,7 @@ import os
 import signal
 
 from launcher.agent.processes import PR_SET_PDEATHSIG, descendants, out_of_memory_kills, prctl, processes
+from launcher.agent.rest import tensorflow_process
 
 if False:  # names for type checkers only: typing costs start-up time
     from typing import Any, NoReturn
@@ -41,14 +42,11 @@ class Worker:
 
     def runs_tensorflow(self) -> bool:
         """Whether TensorFlow is loaded in its process, or in one that it has started."""
-        for pid in (self.pid, *descendants(self.pid, processes())):
-            try:
-                with open(f"/proc/{pid}/maps", "rb") as maps:
-                    if b"/libtensorflow" in maps.read():
-                        return True
-            except OSError:
-                continue
-        return False
+        return tensorflow_process([self.pid, *descendants(self.pid, processes())]) is not None
+
+    def told_bytes(self) -> int:
+        """How much it has printed and reported so far."""
+        return os.fstat(self.log_fd).st_size + self.progress_read
 
     def next_chunk(self) -> bytes:
         """The next bytes of the log, within the window."""

@@ -57,8 +57,9 @@ LAUNCHER = """
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput
+    agent.watching
     agent.workers agent.ports agent.reach agent.files agent.receiving
-    agent.comparing agent.placing
+    agent.comparing agent.placing agent.rest
     agent.framing agent.processes agent.facts agent.support agent.received
     doctor.probe.telling
     doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program

@@ -193,6 +193,59 @@ def test_the_grace_becomes_short_once_a_peer_is_gone() -> None:
     assert (6, Stop(0, 2)) in script.told
 
 
+def resting(task: Task, at: float, rests: bool = True) -> tuple[float, events.Event]:
+    return at, events.TaskResting("localhost", task, rests)
+
+
+def test_workers_that_all_only_wait_after_an_interrupt_are_killed() -> None:
+    _, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        interrupted(5),
+        resting(W0, 7),
+        resting(W1, 7.5),
+        exited(7.6, W0, None, 9),
+        exited(7.6, W1, None, 9),
+        *emptied(7.6, W0, W1),
+    )
+    assert script.told[:2] == [(5, Stop(signal.SIGINT, 30)), (7.5, Stop(signal.SIGKILL, 0))]
+    assert script.said[1:] == ["worker 0 and worker 1 only waited in TensorFlow for 2 s: ended"]
+
+
+def test_a_worker_that_waits_is_left_alone_as_long_as_another_one_saves() -> None:
+    """The save may need it: collectives and parameter servers."""
+    _, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        interrupted(5),
+        resting(W0, 7),
+        resting(W1, 7.1, rests=False),
+        exited(20, W1, 0),
+        exited(20.1, W0, None, 9),
+        *emptied(20.1, W0, W1),
+    )
+    assert [each for each in script.told if each[1].signal] == [
+        (5, Stop(signal.SIGINT, 30)),
+        (20, Stop(signal.SIGKILL, 0)),
+        (20.1, Stop(signal.SIGTERM, 2)),
+    ]
+
+
+def test_a_worker_that_works_again_is_not_waiting_any_more() -> None:
+    _, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        interrupted(5),
+        resting(W0, 7),
+        resting(W0, 8, rests=False),
+        resting(W1, 9),
+        exited(20, W0, 0),
+        exited(20.1, W1, None, 9),
+        *emptied(20.1, W0, W1),
+    )
+    assert script.told[1][0] == 20
+
+
 def test_what_outlives_all_workers_of_an_interrupted_gang_is_told_to_end() -> None:
     _, script = replay(TWO, *BOTH_STARTED, interrupted(5), exited(6, W0, 1), exited(6, W1, 1), *emptied(8, W0, W1))
     assert script.told[-1] == (6, Stop(signal.SIGTERM, 2))
