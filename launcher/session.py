@@ -131,7 +131,7 @@ class Session:
             decision = policy.decide(tried)
             if isinstance(decision, GiveUp):
                 if self._file.restart.max_restarts:
-                    self._complain(f"no further restart: {decision.reason}")
+                    self._complain(f"no {'further ' if len(tried) > 1 else ''}restart: {decision.reason}")
                 return result
             self._await_restart(len(tried), cause, decision.delay)
         raise AssertionError("unreachable")
