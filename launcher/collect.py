@@ -73,7 +73,7 @@ def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
     for each in gathering.outcomes:
         console.say(brought_line(each.host.name, each.gathered))
     all_here = gathering.tell(f"{launch_command()} collect {shlex.quote(relative(directory.path))}")
-    line = kept_line(directory.chief, state.collect)
+    line = kept_line(directory.chief)
     if line is not None:
         console.say(line)
     console.close()

@@ -308,7 +308,7 @@ class Session:
         self._complain("\n".join(report(failure, log)))
 
     def _tell_of_files(self) -> None:
-        line = kept_line(self._directory.chief, self._file.collect)
+        line = kept_line(self._directory.chief)
         if line is not None:
             self._console.say(line)
 

@@ -112,8 +112,8 @@ class ClusterFile(NamedTuple):
     command: tuple[str, ...] = DEFAULT_COMMAND
     restart: RestartLimits = RestartLimits()
     timeouts: Timeouts = Timeouts()
-    collect: tuple[str, ...] = ("checkpoints", "tensorboard", "export")
-    """Names below the chief's output directory."""
+    collect: tuple[str, ...] = (".",)
+    """Names below the chief's output directory; `.` is all that is there."""
     sync: Sync | None = None
     collect_interval: float = 60.0
     """Seconds between two looks for new files of a chief on another host; 0: only at the end."""

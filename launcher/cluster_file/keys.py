@@ -40,7 +40,7 @@ def _is_pattern(text: str) -> bool:
 
 def _is_below(text: str) -> bool:
     path = PurePosixPath(text)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    return bool(text) and not path.is_absolute() and ".." not in path.parts
 
 
 SSH = Record(

@@ -82,6 +82,23 @@ def test_at_the_end_everything_is_here(launch: Start, cluster: Cluster, hosts: H
     assert not (started.run_directory / ".gathering").exists()
 
 
+def test_whatever_the_chief_calls_its_files_they_come_and_what_stays_is_told(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    own = (
+        'cd "$LAUNCH_OUTPUT_DIR"; mkdir -p ckpt cache; echo weights >ckpt/w; echo it >model.txt; echo slow >cache/data'
+    )
+    other = 'case $TF_CONFIG in *\'"index": 1}}\') echo mine >"$LAUNCH_OUTPUT_DIR/own.csv";; esac'
+    started = launch(*cluster(*hosts[:2], **AT_THE_END), *chief(own)[:-1], f"{chief(own)[-1]}; {other}")
+
+    assert started.succeeded()
+    assert here(started) == {"ckpt/w": b"weights\n", "model.txt": b"it\n"}
+    (output,) = hosts[0].run("echo ~/.tf-launch/runs/*/output").stdout.split()
+    assert f"[launch] stays on host1, in {output}: cache (1 file, 5 B)" in started.last_words
+    assert f"[launch] stays on host2, in {output}: own.csv (1 file, 5 B)" in started.last_words
+    assert "/chief: ckpt (1 file, 8 B), model.txt (1 file, 3 B)" in started.last_words
+
+
 def test_a_checkpoint_is_here_while_the_run_goes_on(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
     started = launch(*cluster(hosts[0], **OFTEN), *chief(f"save 5 100000; {STAY}"))
     await_true(lambda: "checkpoints/checkpoint" in here(started), "the checkpoint comes")
@@ -152,7 +169,7 @@ def test_another_ctrl_c_leaves_the_files_there(launch: Start, cluster: Cluster, 
     started.signal(signal.SIGINT)
 
     assert started.wait() == 130
-    assert "checkpoints, tensorboard, export and the logs of worker-0 were not all brought from host1" in started.stderr
+    assert "the chief's files and the logs of worker-0 were not all brought from host1" in started.stderr
     assert f"-m launcher collect {started.runs.name}/" in started.stderr
     hosts[0].lift_rate()
     assert collect(started.run_directory).returncode == 0

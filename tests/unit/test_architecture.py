@@ -23,11 +23,11 @@ LAUNCHER = """
     gathering run_record sync.sending
     run_result
     gathering.host_gatherer gathering.newest_step
-    gathering.chief_output gathering.worker_logs
+    gathering.chief_output gathering.other_output gathering.worker_logs
     gathering.report
     gathering.image
     gathering.gathered
-    gathering.selection gathering.conversation
+    gathering.selection gathering.conversation gathering.under_way
     gathering.checkpoints gathering.record gathering.arrival
     gathering.remote_files
     doctor.examine doctor.diagnosis doctor.report
