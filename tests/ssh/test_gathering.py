@@ -85,9 +85,7 @@ def test_at_the_end_everything_is_here(launch: Start, cluster: Cluster, hosts: H
 def test_whatever_the_chief_calls_its_files_they_come_and_what_stays_is_told(
     launch: Start, cluster: Cluster, hosts: Hosts
 ) -> None:
-    own = (
-        'cd "$LAUNCH_OUTPUT_DIR"; mkdir -p ckpt cache; echo weights >ckpt/w; echo it >model.txt; echo slow >cache/data'
-    )
+    own = 'cd "$LAUNCH_OUTPUT_DIR"; mkdir ckpt cache; echo weights >ckpt/w; echo it >model.txt; echo slow >cache/x'
     other = 'case $TF_CONFIG in *\'"index": 1}}\') echo mine >"$LAUNCH_OUTPUT_DIR/own.csv";; esac'
     started = launch(*cluster(*hosts[:2], **AT_THE_END), *chief(own)[:-1], f"{chief(own)[-1]}; {other}")
 
