@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher import events
@@ -34,7 +35,7 @@ from launcher.run_directory.chief_files import kept_line, newest_step
 from launcher.run_directory.event_log import EventLog
 from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import RunHost
-from launcher.run_directory.whole_files import relative
+from launcher.run_directory.whole_files import holds_something, relative
 from launcher.run_result import RunResult
 from launcher.supervisor import AttemptResult, supervise
 from launcher.sync.sending import ProjectSync
@@ -79,7 +80,7 @@ class Session:
         )
         self._event_log = EventLog(self._directory.events_file, self._complain)
         self._sync = ProjectSync(file, hosts, inbox, self._console.say)
-        self._logs: dict[Task, str] = {}
+        self._logs: dict[Task, Path] = {}
         self._unwritten: AttemptPlan | None = None
         self._remote_logs = RemoteLogs(self._complain)
         self._run_hosts: tuple[RunHost, ...] = ()
@@ -142,7 +143,7 @@ class Session:
         fix_keras = not self._request.no_keras_fix
         contexts = host_contexts(self._file, self._directory.path, self._hosts.facts, fix_keras=fix_keras)
         plan = plan_attempt(self._file, spec, contexts, self._directory.path.name, attempt)
-        self._logs = {each.task: relative(self._directory.log(attempt, each.task)) for each in plan.tasks}
+        self._logs = {each.task: self._directory.log(attempt, each.task) for each in plan.tasks}
         if attempt == self._first_attempt:
             for line in thread_warnings(self._file, spec, contexts):
                 self._complain(line)
@@ -151,7 +152,7 @@ class Session:
         self._directory.make_attempt(attempt)
         remote = [host for host in self._file.hosts if not host.is_local]
         self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
-        self._console.begin(self._logs)
+        self._console.begin({task: relative(log) for task, log in self._logs.items()})
         return supervise(plan, self._file.timeouts, self._hosts, self._inbox, self._observe, self._console.say)
 
     def _await_restart(self, restart: int, cause: Failure | None, delay: float) -> None:
@@ -305,7 +306,7 @@ class Session:
         if failure is None:
             return
         log = self._logs.get(failure.task) if failure.task is not None else None
-        self._complain("\n".join(report(failure, log)))
+        self._complain("\n".join(report(failure, relative(log) if log and holds_something(log) else None)))
 
     def _tell_of_files(self) -> None:
         line = kept_line(self._directory.chief)

@@ -15,7 +15,7 @@ from launcher import events, failure
 from launcher.agent.rest import AT_REST
 from launcher.cluster import Task, chief_of, trained_by
 from launcher.cluster_file import Timeouts
-from launcher.failure import Ending
+from launcher.failure import Ending, LastReport
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.plan import AttemptPlan
 
@@ -95,6 +95,8 @@ class Gang:
         self._resting: set[Task] = set()
         """Told to stop, and waiting in TensorFlow ever since."""
         self._rest_ended = False
+        self._reports: dict[Task, tuple[bytes, float]] = {}
+        """The newest report of progress of each task, and when it came."""
         self._abandoned = False
         self._give_up_at: float | None = None
 
@@ -139,7 +141,7 @@ class Gang:
                 self._end(Ending(event, self._stopping))
                 self._running -= self._unstarted
                 self._unstarted.clear()
-                yield from self._stop_failed(f"{event.task} could not be started: {event.reason}")
+                yield from self._stop_failed(None)
             case events.HostLost():
                 yield from self._lost(event)
             case events.ProcessesSurvived():
@@ -159,6 +161,7 @@ class Gang:
                 self._silent.discard(event.task)
                 self._listen_until = self._listen_until or now + self._timeouts.start
             case events.ProgressMade():
+                self._reports[event.task] = event.line, now
                 self._stalled_at = now + self._timeouts.stall if self._timeouts.stall else None
             case events.TaskResting():
                 (self._resting.add if event.resting else self._resting.discard)(event.task)
@@ -168,7 +171,7 @@ class Gang:
                 self._occupied.discard(event.host)
 
     def _exited(self, event: events.TaskExited, now: float) -> Iterator[Action]:
-        ending = Ending(event, self._stopping)
+        ending = Ending(event, self._stopping, self._last_report(event.task, now))
         self._end(ending)
         if self._stopping:
             yield from self._member_gone()
@@ -179,6 +182,10 @@ class Gang:
             self._stop_at = min(self._stop_at or now + settle, now + settle)
             if not self._running:
                 self._stop_at = now
+
+    def _last_report(self, task: Task, now: float) -> LastReport | None:
+        line, at = self._reports.get(task, (None, 0.0))
+        return None if line is None else LastReport(line, now - at)
 
     def _end(self, ending: Ending) -> None:
         self._endings.append(ending)

@@ -148,13 +148,36 @@ def test_a_missing_program_is_named(launch: Start) -> None:
     assert "worker 0 on localhost could not be started: cannot run no-such-program: No such file" in started.stderr
 
 
-def test_a_file_that_is_not_executable_is_named(launch: Start, tmp_path: Path) -> None:
-    (tmp_path / "data.txt").write_text("no program")
+@pytest.mark.parametrize(
+    ("content", "mode", "said", "remedy"),
+    [
+        ("#!/bin/sh\n", 0o600, "Permission denied (it is not executable)", "chmod +x ./train on localhost"),
+        ("echo hi\n", 0o700, "Exec format error (its first line has no #!)", "give ./train a first line"),
+        ("", 0o700, "Exec format error (it is empty)", None),
+        ("\x7fELF\x01", 0o700, "Exec format error (it is built for another kind of machine)", None),
+        ("#!/bin/nosuch\r\n", 0o700, "No such file or directory (its first line is '#!/bin/nosuch\\r', and that", None),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_named_once_with_the_reason_and_the_remedy(
+    launch: Start, tmp_path: Path, content: str, mode: int, said: str, remedy: str | None
+) -> None:
+    program = tmp_path / "train"
+    program.write_text(content, newline="")
+    program.chmod(mode)
 
-    started = launch("--workers", "1", "--", "./data.txt")
+    started = launch("--workers", "1", "--", "./train")
 
     assert started.wait() == 1
-    assert "cannot run ./data.txt: Permission denied" in started.stderr
+    lines = started.stderr.splitlines()
+    assert lines[0].startswith(f"[launch] worker 0 on localhost could not be started: cannot run ./train: {said}")
+    assert [line.startswith(f"[launch] What to do: {remedy}") for line in lines[1:]] == ([True] if remedy else [])
+
+
+def test_a_directory_that_is_no_program_is_called_one(launch: Start, tmp_path: Path) -> None:
+    started = launch("--workers", "1", "--", f"{tmp_path}/")
+
+    assert started.wait() == 1
+    assert "Permission denied (it is a directory)" in started.stderr
 
 
 def test_a_missing_script_is_named(launch: Start) -> None:
@@ -162,7 +185,7 @@ def test_a_missing_script_is_named(launch: Start) -> None:
 
     assert started.wait() == 1
     assert "train.py': [Errno 2] No such file" in started.last_words
-    assert "check `workdir` in the cluster file" in started.last_words
+    assert "check its spelling; a relative path begins at `workdir`" in started.last_words
 
 
 def test_a_missing_working_directory_is_named(launch: Start, cluster: Callable[..., tuple[str, str]]) -> None:

@@ -40,8 +40,8 @@ LAUNCHER = """
     supervisor hosts dry_run failure.report failure.restart_policy host_contexts
     run_directory.chief_files run_directory.event_log run_directory.remote_logs
     failure run_directory console host free_ports reachability sync.exchange sync.rsync
-    plan request access host_facts sync.project
-    head_start
+    plan request access host_facts failure.remedies sync.project
+    head_start failure.missing_file
     agent_process ssh_complaint
     child
     cluster_file cluster_file.places
@@ -52,8 +52,8 @@ LAUNCHER = """
     cluster_file.yaml_nodes
     cluster_file.file_text events placeholders failure.collateral failure.traceback_text sync.complaints
     run_directory.whole_files run_directory.state
-    called_as cluster errors failure.remedies redaction transport wording
-    console.lines console.terminal console.startup_noise sync.ignoring sync.window
+    called_as cluster errors failure.excerpt redaction transport wording
+    console.lines console.terminal console.startup_noise failure.frames sync.ignoring sync.window
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput

@@ -12,6 +12,7 @@ import pytest
 from launcher import events
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import Timeouts
+from launcher.failure import LastReport
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.supervisor import SILENCE, AttemptResult, Stop, supervise
 
@@ -293,7 +294,20 @@ def test_a_worker_that_cannot_be_started_stops_the_others_at_once() -> None:
     )
     assert not result.succeeded
     assert script.told[0] == (1, Stop(signal.SIGTERM, 2))
-    assert script.said[0] == "worker 1 could not be started: no such file"
+    assert script.said == ["stopping 1 worker by SIGTERM; SIGKILL follows after 2 s"], "its report says the rest"
+
+
+def test_how_far_a_worker_had_come_is_known_when_it_ends() -> None:
+    result, _ = replay(
+        TWO,
+        *BOTH_STARTED,
+        (20, events.ProgressMade("localhost", W0, b'{"step": 811}')),
+        (30, events.ProgressMade("localhost", W0, b'{"step": 812}')),
+        exited(33, W0, None, 9),
+        exited(33, W1, None, 15),
+        *emptied(33, W0, W1),
+    )
+    assert [each.last_report for each in result.endings] == [LastReport(b'{"step": 812}', 3), None]
 
 
 def test_a_gang_that_does_not_start_in_time_is_stopped() -> None:
