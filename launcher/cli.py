@@ -16,7 +16,9 @@ from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageErro
 from launcher.head_start import OTHER_COMMANDS, HeadStart
 
 EPILOG = """\b
-COMMAND is any program. `python` in front means the host's own Python; `train.py ...` means `python train.py ...`.
+COMMAND is any program. `python` (or `python3`) in front means --python, or else the cluster file's `python`. Where
+neither is given, it is on this machine the active virtual environment's (VIRTUAL_ENV, CONDA_PREFIX), or else
+tf-launch's own. `train.py ...` means `python train.py ...`.
 Without COMMAND the cluster file's is run, else the training program that comes with tf-launch (`python -m training`).
 In COMMAND and --env, {index}, {rank}, {type}, {workers}, {address}, {chief_address}, {host} and {run_dir} stand for
 each task's own (see docs/cluster_file.md); any other text in braces stays as it is.
@@ -58,6 +60,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
     "--max-restarts", type=click.IntRange(0), metavar="N", help="Start the gang again up to N times after a failure."
 )
 @options.env
+@options.python
 @click.option("-q", "--quiet", is_flag=True, help="Show the chief's log only.")
 @click.option("-v", "--verbose", is_flag=True, help="Show TensorFlow's start-up lines, too.")
 @options.no_color

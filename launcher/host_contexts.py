@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.access import chosen_options
 from launcher.cluster_file import DEFAULT_RUN_DIR, ClusterFile, Host
 from launcher.host_facts import HostFacts
-from launcher.plan import HostContext, KerasFix
+from launcher.plan import HostContext, KerasFix, brings_training
+from launcher.python_choice import local_python
 from launcher.run_directory.state import RunHost
 
 PACKAGE = Path(__file__).resolve().parent
@@ -59,13 +60,14 @@ def run_hosts(file: ClusterFile, contexts: Mapping[str, HostContext]) -> tuple[R
 def _local_context(directory: Path, fix_keras: bool) -> HostContext:
     fix = KerasFix(str(PACKAGE / "bootstrap"), str(KERAS_FIX)) if fix_keras and KERAS_FIX.is_file() else None
     return HostContext(
-        python=sys.executable,
+        python=local_python(os.environ).path,
         workdir=str(Path.cwd()),
         cpus=len(os.sched_getaffinity(0)),
         output_dir=str(directory / "chief"),
         run_dir=str(directory),
         environment=os.environ,
         keras_fix=fix,
+        training_python=sys.executable,
     )
 
 
@@ -100,11 +102,6 @@ def expanded(path: str, home: str) -> str:
     if first == "~":
         return f"{home}{slash}{rest}"
     return path if path.startswith("/") else f"{home}/{path}"
-
-
-def brings_training(*commands: Sequence[str]) -> bool:
-    """Whether one of the commands runs the training program of this package, which a host need not have."""
-    return any(tuple(command[:3]) == ("python", "-m", "training") for command in commands)
 
 
 def support_files(*, fix_keras: bool, training: bool) -> dict[str, bytes]:

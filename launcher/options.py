@@ -39,6 +39,11 @@ env = click.option(
     metavar="KEY=VALUE",
     help="For every worker; KEY alone passes on its value here. May be repeated.",
 )
+python = click.option(
+    "--python",
+    metavar="PATH",
+    help="The Python that `python` means on every host, whatever the cluster file says.",
+)
 no_color = click.option("--no-color", is_flag=True, help="No colours (as does NO_COLOR in the environment).")
 command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND ...]")
 

@@ -15,6 +15,7 @@ INTER_OP = "TF_NUM_INTEROP_THREADS"
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", INTER_OP)
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 NO_GPU = "-1"
+PYTHONS = ("python", "python3")
 OFF = ("0", "off", "no", "false")
 """As `LAUNCH_KERAS_FIX`: whoever sets this wants Keras as it is. The bootstrap knows these words, too."""
 
@@ -32,7 +33,7 @@ class HostContext(NamedTuple):
     """What a plan must know of one host beside the cluster file."""
 
     python: str
-    """The Python that `python` means when the file names none."""
+    """What `python` means where neither the file nor the command line names one."""
     workdir: str
     cpus: int
     output_dir: str
@@ -43,6 +44,8 @@ class HostContext(NamedTuple):
     keras_fix: KerasFix | None
     program: str | None = None
     """A directory behind all others on `PYTHONPATH`: the training program that we brought along."""
+    training_python: str | None = None
+    """What runs our own training program; None: `python`, as any other."""
 
 
 class TaskPlan(NamedTuple):
@@ -65,6 +68,11 @@ class TaskPlan(NamedTuple):
     def port(self) -> int:
         """Where the worker listens."""
         return int(self.address.rpartition(":")[2])
+
+    @property
+    def interpreter(self) -> str | None:
+        """The Python that runs the program, where the command begins with one."""
+        return self.argv[0] if self.argv[0].rpartition("/")[2].startswith("python") else None
 
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
@@ -148,7 +156,7 @@ def _plan_task(
         task=task,
         host=host.name,
         address=spec.addresses[task],
-        argv=worker_argv(command, host.python or context.python),
+        argv=worker_argv(command, python_of(command, host, context)),
         workdir=host.workdir or context.workdir,
         env=env,
         log=f"{attempt_dir}/{task.slug}.log",
@@ -157,13 +165,29 @@ def _plan_task(
 
 
 def worker_argv(command: Sequence[str], python: str) -> tuple[str, ...]:
-    """`python ...` means the host's own Python, and `train.py ...` means `python train.py ...`."""
-    program, *arguments = command
-    if program == "python":
-        return (python, *arguments)
-    if program.endswith(".py"):
-        return (python, program, *arguments)
-    return tuple(command)
+    """`python ...` (or `python3 ...`) means the host's own Python, and `train.py ...` means `python train.py ...`."""
+    if not means_python(command):
+        return tuple(command)
+    return (python, *(command[1:] if command[0] in PYTHONS else command))
+
+
+def means_python(command: Sequence[str]) -> bool:
+    """Whether the host's own Python runs the command."""
+    return command[0] in PYTHONS or command[0].endswith(".py")
+
+
+def python_of(command: Sequence[str], host: Host, context: HostContext) -> str:
+    """What `python` in front of a command means on a host.
+
+    Our own training program needs no more than our own Python; what is active there may lack TensorFlow.
+    """
+    ours = context.training_python if brings_training(command) else None
+    return host.python or ours or context.python
+
+
+def brings_training(*commands: Sequence[str]) -> bool:
+    """Whether one of the commands runs the training program of this package, which a host need not have."""
+    return any(command[0] in PYTHONS and tuple(command[1:3]) == ("-m", "training") for command in commands)
 
 
 def is_off(keras_fix: str | None) -> bool:

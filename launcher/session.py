@@ -8,7 +8,6 @@ import itertools
 import json
 import math
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -21,14 +20,14 @@ from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
-from launcher.failure import Failure, classify, root_cause
+from launcher.failure import Ending, Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
-from launcher.host_contexts import brings_training, host_contexts, remote_run_dir, run_hosts, support_files
+from launcher.host_contexts import host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.host_facts import start_warnings
 from launcher.hosts import Hosts, StopRequestedError
-from launcher.plan import AttemptPlan, plan_attempt, thread_warnings
+from launcher.plan import AttemptPlan, brings_training, plan_attempt, thread_warnings
 from launcher.request import Request
 from launcher.run_directory import RunDirectory, resumed
 from launcher.run_directory.chief_files import kept_line, newest_step
@@ -39,6 +38,7 @@ from launcher.run_directory.whole_files import holds_something, relative
 from launcher.run_result import RunResult
 from launcher.supervisor import AttemptResult, supervise
 from launcher.sync.sending import ProjectSync
+from launcher.transport import LOCALHOST
 
 if TYPE_CHECKING:
     from launcher.gathering import Gathering  # needed only once workers run on other hosts
@@ -82,6 +82,7 @@ class Session:
         self._sync = ProjectSync(file, hosts, inbox, self._console.say)
         self._logs: dict[Task, Path] = {}
         self._unwritten: AttemptPlan | None = None
+        self._interpreters: dict[Task, str | None] = {}
         self._remote_logs = RemoteLogs(self._complain)
         self._run_hosts: tuple[RunHost, ...] = ()
         self._gathering: Gathering | None = None
@@ -123,7 +124,7 @@ class Session:
         step = newest_step(self._directory.chief)
         for attempt in itertools.count(self._first_attempt):
             ended = self._attempt(attempt)
-            cause = None if ended.succeeded else root_cause([classify(each, sys.executable) for each in ended.endings])
+            cause = None if ended.succeeded else root_cause([self._understood(each) for each in ended.endings])
             result = RunResult(self._exit_code(ended), self._directory.path, len(tried) + 1, cause)
             if ended.succeeded or ended.interrupted is not None:
                 return result
@@ -148,12 +149,17 @@ class Session:
             for line in thread_warnings(self._file, spec, contexts):
                 self._complain(line)
         self._unwritten = plan
+        self._interpreters = {each.task: each.interpreter for each in plan.tasks}
         self._run_hosts = run_hosts(self._file, contexts)
         self._directory.make_attempt(attempt)
         remote = [host for host in self._file.hosts if not host.is_local]
         self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
         self._console.begin({task: relative(log) for task, log in self._logs.items()})
         return supervise(plan, self._file.timeouts, self._hosts, self._inbox, self._observe, self._console.say)
+
+    def _understood(self, ending: Ending) -> Failure:
+        event = ending.event
+        return classify(ending, None if isinstance(event, events.HostLost) else self._interpreters[event.task])
 
     def _await_restart(self, restart: int, cause: Failure | None, delay: float) -> None:
         """Say what happened, and let the backoff pass.
@@ -258,6 +264,7 @@ class Session:
 
     def _write_down(self, plan: AttemptPlan) -> None:
         """Once the first worker runs."""
+        from launcher.python_choice import python_note
         from launcher.wording import counted
 
         is_first = plan.attempt == self._first_attempt
@@ -265,7 +272,8 @@ class Session:
             self._record.begin(plan, self._run_hosts)
         else:
             self._record.begin_again(plan)
-        hosts = ", ".join(dict.fromkeys(each.host for each in plan.tasks))
+        notes = {LOCALHOST: python_note(self._file)}
+        hosts = ", ".join(name + notes.get(name, "") for name in dict.fromkeys(each.host for each in plan.tasks))
         self._console.say(
             f"{counted(len(plan.tasks), 'worker')} on {hosts}; run directory {relative(self._directory.path)}"
         )

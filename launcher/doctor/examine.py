@@ -13,9 +13,9 @@ from launcher.doctor.exchange import BYTES, SECONDS, gradients, rounds
 from launcher.doctor.probing import Question
 from launcher.doctor.reach import chosen, dials, failures, possible_addresses
 from launcher.doctor.visit import Visit
-from launcher.host_contexts import brings_training, host_contexts
+from launcher.host_contexts import host_contexts
 from launcher.host_facts import same_machines
-from launcher.plan import HostContext, TaskPlan, plan_attempt
+from launcher.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
 from launcher.request import Request
 
 NAME = "doctor"
@@ -90,7 +90,7 @@ class Doctor:
         }
 
     def _question(self, host: Host, plan: TaskPlan, context: HostContext) -> Question:
-        python = host.python or context.python
+        python = python_of(self._file.command_of(plan.task), host, context)
         comes = self._file.sync is not None and not host.is_local
         asked = {
             # what comes along with a run need not be there

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from launcher.doctor.examination import Gradients, Speed
-from launcher.host_contexts import brings_training
+from launcher.plan import brings_training
 
 MEGABYTE = 1e6
 SUPPOSED_MB = 100.0

@@ -22,6 +22,8 @@ from rig.requirements import missing_program
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARK = "TF_LAUNCH_TEST_MARK"
+NOT_INHERITED = ("LAUNCH_", "TF_", "COVERAGE_", "VIRTUAL_ENV", "CONDA_")
+"""How the names of variables begin that would change what a launcher does."""
 SHORT = {"grace": "10s", "failure_grace": "200ms", "start": "20s"}
 """A test that needs another grace says so; none waits for one to pass unless the passing is its subject."""
 PATIENCE = 120.0

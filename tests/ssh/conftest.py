@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from launching import MARK, ROOT, Launch, cluster_file, launches, nothing_left
+from launching import MARK, NOT_INHERITED, ROOT, Launch, cluster_file, launches, nothing_left
 from rig import Host, Rig, missing
 from rig.cable import HAS_IPV6
 
@@ -88,9 +88,7 @@ def environment(mark: str, rig: Rig) -> Iterator[dict[str, str]]:
 
     Its `ssh` is the rig's, which knows the hosts by name.
     """
-    own = {
-        key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_", "COVERAGE_", "SSH_"))
-    }
+    own = {key: value for key, value in os.environ.items() if not key.startswith((*NOT_INHERITED, "SSH_"))}
     with tempfile.TemporaryDirectory(prefix="tmp-") as temporary:  # pytest's are too deep for the name of a socket
         yield {**own, **rig.environment, "PYTHONPATH": str(ROOT), "TMPDIR": temporary, MARK: mark}
         assert not list(Path(temporary).iterdir())

@@ -9,7 +9,7 @@ import pytest
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
-from launcher.plan import HostContext, KerasFix, TaskPlan, plan_attempt, thread_warnings, worker_argv
+from launcher.plan import HostContext, KerasFix, TaskPlan, plan_attempt, python_of, thread_warnings, worker_argv
 
 FIX = KerasFix("/opt/launcher/bootstrap", "/opt/training/keras_multiworker.py")
 CONTEXT = HostContext("/venv/bin/python", "/home/me", 8, "/runs/r/chief", "/runs/r", {}, None)
@@ -48,6 +48,7 @@ TWO = Host("localhost", tasks(worker=2))
         (["train.py", "-e", "3"], ("/venv/bin/python", "train.py", "-e", "3")),
         (["sh", "-c", "echo $HOME"], ("sh", "-c", "echo $HOME")),
         (["./binary", "python"], ("./binary", "python")),
+        (["python3", "-m", "train"], ("/venv/bin/python", "-m", "train")),
         (["/usr/bin/python3", "x.py"], ("/usr/bin/python3", "x.py")),
     ],
 )
@@ -227,3 +228,32 @@ def test_a_task_whose_type_has_a_command_of_its_own_runs_that() -> None:
         "ps-0": ("./serve", "0"),
         "ps-1": ("./serve", "1"),
     }
+
+
+@pytest.mark.parametrize(
+    ("command", "named", "python"),
+    [
+        (("python", "train.py"), None, "/venv/bin/python"),
+        (("python", "-m", "training"), None, "/launcher/bin/python"),
+        (("python", "-m", "training"), "~/tf/bin/python", "~/tf/bin/python"),
+        (("train.py",), "~/tf/bin/python", "~/tf/bin/python"),
+    ],
+)
+def test_the_training_program_that_comes_along_runs_under_the_launchers_python_unless_another_is_named(
+    command: tuple[str, ...], named: str | None, python: str
+) -> None:
+    context = CONTEXT._replace(training_python="/launcher/bin/python")
+
+    assert python_of(command, replace(TWO, python=named), context) == python
+
+
+@pytest.mark.parametrize(
+    ("command", "interpreter"),
+    [
+        (("python", "train.py"), "/venv/bin/python"),
+        (("/usr/bin/python3.9", "train.py"), "/usr/bin/python3.9"),
+        (("./train.sh",), None),
+    ],
+)
+def test_a_plan_tells_which_python_it_starts(command: tuple[str, ...], interpreter: str | None) -> None:
+    assert planned(TWO, command=command)["worker-0"].interpreter == interpreter
