@@ -105,14 +105,6 @@ class TaskListening(NamedTuple):
     task: Task
 
 
-class TaskResting(NamedTuple):
-    """After a stop signal: a worker that has TensorFlow loaded only waits, or no longer does."""
-
-    host: str
-    task: Task
-    resting: bool
-
-
 class TaskExited(NamedTuple):
     """A worker's process has ended. `tail` is the end of its log as it stood then."""
 
@@ -212,7 +204,6 @@ Event = (
     | TaskStarted
     | TaskStartFailed
     | TaskListening
-    | TaskResting
     | TaskExited
     | LogChunk
     | LogEnded

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.access import chosen_options
 from launcher.cluster_file import DEFAULT_RUN_DIR, ClusterFile, Host
 from launcher.host_facts import HostFacts
-from launcher.plan import HostContext, KerasFix, brings_training
-from launcher.python_choice import local_python
+from launcher.plan import HostContext
 from launcher.run_directory.state import RunHost
 
 PACKAGE = Path(__file__).resolve().parent
@@ -37,7 +36,7 @@ def host_contexts(
     return {
         host.name: _local_context(directory, fix_keras)
         if host.is_local
-        else _remote_context(host, directory, facts.get(host.name, UNTOLD), fix_keras, brings_training(*file.commands))
+        else _remote_context(host, directory, facts.get(host.name, UNTOLD), fix_keras, brings_training(file.command))
         for host in file.hosts
     }
 
@@ -58,22 +57,20 @@ def run_hosts(file: ClusterFile, contexts: Mapping[str, HostContext]) -> tuple[R
 
 
 def _local_context(directory: Path, fix_keras: bool) -> HostContext:
-    fix = KerasFix(str(PACKAGE / "bootstrap"), str(KERAS_FIX)) if fix_keras and KERAS_FIX.is_file() else None
     return HostContext(
-        python=local_python(os.environ).path,
+        python=sys.executable,
         workdir=str(Path.cwd()),
         cpus=len(os.sched_getaffinity(0)),
         output_dir=str(directory / "chief"),
         run_dir=str(directory),
         environment=os.environ,
-        keras_fix=fix,
-        training_python=sys.executable,
+        bootstrap=str(PACKAGE / "bootstrap"),
+        keras_fix=str(KERAS_FIX) if fix_keras and KERAS_FIX.is_file() else None,
     )
 
 
 def _remote_context(host: Host, directory: Path, facts: HostFacts, fix_keras: bool, training: bool) -> HostContext:
     run_dir = expanded(remote_run_dir(host, directory), facts.home)
-    fix = KerasFix(f"{run_dir}/{SUPPORT}", f"{run_dir}/{SUPPORT}/{KERAS_FIX.name}")
     return HostContext(
         python=REMOTE_PYTHON,
         workdir=facts.home,
@@ -81,7 +78,8 @@ def _remote_context(host: Host, directory: Path, facts: HostFacts, fix_keras: bo
         output_dir=f"{run_dir}/{OUTPUT}",
         run_dir=run_dir,
         environment=facts.environment,
-        keras_fix=fix if fix_keras and KERAS_FIX.is_file() else None,
+        bootstrap=f"{run_dir}/{SUPPORT}",
+        keras_fix=f"{run_dir}/{SUPPORT}/{KERAS_FIX.name}" if fix_keras and KERAS_FIX.is_file() else None,
         program=f"{run_dir}/{PROGRAM}" if training else None,
     )
 
@@ -104,12 +102,16 @@ def expanded(path: str, home: str) -> str:
     return path if path.startswith("/") else f"{home}/{path}"
 
 
+def brings_training(command: Sequence[str]) -> bool:
+    """Whether the command runs the training program of this package, which a host need not have."""
+    return tuple(command[:3]) == ("python", "-m", "training")
+
+
 def support_files(*, fix_keras: bool, training: bool) -> dict[str, bytes]:
     """What a host behind ssh needs of ours beside the agent: path below the run's directory -> content."""
-    files: dict[str, bytes] = {}
-    if fix_keras and KERAS_FIX.is_file():
-        for path in (*sorted((PACKAGE / "bootstrap").glob("*.py")), KERAS_FIX, *KERAS_BESIDE):
-            files[f"{SUPPORT}/{path.name}"] = path.read_bytes()
+    fix = (KERAS_FIX, *KERAS_BESIDE) if fix_keras and KERAS_FIX.is_file() else ()
+    ours = (*sorted((PACKAGE / "bootstrap").glob("*.py")), *fix)
+    files = {f"{SUPPORT}/{path.name}": path.read_bytes() for path in ours}
     if training:
         for path in sorted(TRAINING.rglob("*")):
             if path.is_file() and path.suffix in (".py", ".npz"):

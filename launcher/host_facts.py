@@ -11,7 +11,7 @@ from launcher.cluster_file import NOTHING, Host
 VARIABLES = (
     *("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"),
     *("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
-    *("PYTHONPATH", "LAUNCH_KERAS_FIX"),
+    *("PYTHONPATH", "LAUNCH_KERAS_FIX", "LAUNCH_TF_CONFIG"),
 )
 """Of a host's environment, only these are asked for: a plan depends on them."""
 MOST_SKEW = 60.0

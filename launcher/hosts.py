@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from launcher import events
 from launcher.access import access
-from launcher.called_as import launch_command
 from launcher.cluster import ClusterSpec, Task, dialled_at
 from launcher.cluster_file import Host
 from launcher.errors import HostError
@@ -159,11 +158,7 @@ class Hosts:
 
     def _where_to_look(self) -> list[str]:
         several = any(not host.is_local for host in self._hosts)
-        return (
-            [f"`{launch_command()} doctor` with the same options looks at every host, and starts nothing"]
-            if several
-            else []
-        )
+        return ["`launch doctor` with the same options looks at every host, and starts nothing"] if several else []
 
     # ---- what the supervisor asks of them
     def start(self, plan: AttemptPlan) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
-from launcher import placeholders
 from launcher.cluster import ClusterSpec, Task, tf_config
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
@@ -15,25 +13,16 @@ INTER_OP = "TF_NUM_INTEROP_THREADS"
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", INTER_OP)
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 NO_GPU = "-1"
-PYTHONS = ("python", "python3")
 OFF = ("0", "off", "no", "false")
-"""As `LAUNCH_KERAS_FIX`: whoever sets this wants Keras as it is. The bootstrap knows these words, too."""
-
-
-class KerasFix(NamedTuple):
-    """Where the files are that make Keras 3's `Model.fit` work in a worker."""
-
-    bootstrap: str
-    """The directory of our `sitecustomize.py`."""
-    module: str
-    """The path of `keras_multiworker.py`; `keras_progress.py` and `keras_stall.py` are beside it."""
+"""As `LAUNCH_KERAS_FIX`: whoever sets this wants Keras as it is; as `LAUNCH_TF_CONFIG`: the program's own is to stay.
+The bootstrap knows these words, too."""
 
 
 class HostContext(NamedTuple):
     """What a plan must know of one host beside the cluster file."""
 
     python: str
-    """What `python` means where neither the file nor the command line names one."""
+    """The Python that `python` means when the file names none."""
     workdir: str
     cpus: int
     output_dir: str
@@ -41,11 +30,12 @@ class HostContext(NamedTuple):
     """The directory above `attempt-N`."""
     environment: Mapping[str, str]
     """The environment that workers inherit."""
-    keras_fix: KerasFix | None
+    bootstrap: str
+    """The directory of our `sitecustomize.py`."""
+    keras_fix: str | None
+    """The path of `keras_multiworker.py`; `keras_progress.py` and `keras_stall.py` are beside it."""
     program: str | None = None
     """A directory behind all others on `PYTHONPATH`: the training program that we brought along."""
-    training_python: str | None = None
-    """What runs our own training program; None: `python`, as any other."""
 
 
 class TaskPlan(NamedTuple):
@@ -68,11 +58,6 @@ class TaskPlan(NamedTuple):
     def port(self) -> int:
         """Where the worker listens."""
         return int(self.address.rpartition(":")[2])
-
-    @property
-    def interpreter(self) -> str | None:
-        """The Python that runs the program, where the command begins with one."""
-        return self.argv[0] if self.argv[0].rpartition("/")[2].startswith("python") else None
 
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
@@ -114,7 +99,7 @@ def plan_attempt(
         UsageError: the file asks for what cannot be shared out.
     """
     plans = [
-        _plan_task(task, host, contexts[host.name], file.command_of(task), spec, run_id, attempt)
+        _plan_task(task, host, contexts[host.name], file.command, spec, run_id, attempt)
         for host in file.hosts
         for task in host.tasks
     ]
@@ -131,12 +116,9 @@ def _plan_task(
     run_id: str,
     attempt: int,
 ) -> TaskPlan:
-    if placeholders.any_in((*command, *host.env.values())):
-        values = placeholders.values_of(task, spec, host.name, context.run_dir)
-        command = [placeholders.filled(word, values) for word in command]
-        host = replace(host, env={key: placeholders.filled(value, values) for key, value in host.env.items()})
     attempt_dir = f"{context.run_dir}/attempt-{attempt}"
     progress = f"{attempt_dir}/{task.slug}.progress.jsonl"
+    config = tf_config(spec, task)
     env = {
         **_thread_counts(host, context),
         **_inter_op_threads(host, context, spec),
@@ -144,19 +126,19 @@ def _plan_task(
         **_no_proxy(spec, _given(host, context)),
         "PYTHONUNBUFFERED": "1",
         **host.env,
-        **_python_path(host, context),
-        "TF_CONFIG": tf_config(spec, task),
+        "TF_CONFIG": config,
         "TF_GRPC_REUSE_PORT": "true",
         "LAUNCH_RUN_ID": run_id,
         "LAUNCH_ATTEMPT": str(attempt),
         "LAUNCH_OUTPUT_DIR": context.output_dir,
         "LAUNCH_PROGRESS": progress,
+        **_bootstrapped(host, context, config),
     }
     return TaskPlan(
         task=task,
         host=host.name,
         address=spec.addresses[task],
-        argv=worker_argv(command, python_of(command, host, context)),
+        argv=worker_argv(command, host.python or context.python),
         workdir=host.workdir or context.workdir,
         env=env,
         log=f"{attempt_dir}/{task.slug}.log",
@@ -165,34 +147,18 @@ def _plan_task(
 
 
 def worker_argv(command: Sequence[str], python: str) -> tuple[str, ...]:
-    """`python ...` (or `python3 ...`) means the host's own Python, and `train.py ...` means `python train.py ...`."""
-    if not means_python(command):
-        return tuple(command)
-    return (python, *(command[1:] if command[0] in PYTHONS else command))
+    """`python ...` means the host's own Python, and `train.py ...` means `python train.py ...`."""
+    program, *arguments = command
+    if program == "python":
+        return (python, *arguments)
+    if program.endswith(".py"):
+        return (python, program, *arguments)
+    return tuple(command)
 
 
-def means_python(command: Sequence[str]) -> bool:
-    """Whether the host's own Python runs the command."""
-    return command[0] in PYTHONS or command[0].endswith(".py")
-
-
-def python_of(command: Sequence[str], host: Host, context: HostContext) -> str:
-    """What `python` in front of a command means on a host.
-
-    Our own training program needs no more than our own Python; what is active there may lack TensorFlow.
-    """
-    ours = context.training_python if brings_training(command) else None
-    return host.python or ours or context.python
-
-
-def brings_training(*commands: Sequence[str]) -> bool:
-    """Whether one of the commands runs the training program of this package, which a host need not have."""
-    return any(command[0] in PYTHONS and tuple(command[1:3]) == ("-m", "training") for command in commands)
-
-
-def is_off(keras_fix: str | None) -> bool:
-    """Whether a value of `LAUNCH_KERAS_FIX` switches the Keras fix off."""
-    return (keras_fix or "").lower() in OFF
+def is_off(switch: str | None) -> bool:
+    """Whether a value of `LAUNCH_KERAS_FIX` or `LAUNCH_TF_CONFIG` switches off what it stands for."""
+    return (switch or "").lower() in OFF
 
 
 def _thread_counts(host: Host, context: HostContext) -> dict[str, str]:
@@ -270,12 +236,15 @@ def _no_proxy(spec: ClusterSpec, environment: Mapping[str, str]) -> dict[str, st
     return {"no_grpc_proxy": ",".join([*filter(None, spared.split(",")), *hosts])}
 
 
-def _python_path(host: Host, context: HostContext) -> dict[str, str]:
-    """The Keras fix comes before the user's own modules, the training program after them."""
-    wanted = _given(host, context).get("LAUNCH_KERAS_FIX")
-    fix = None if is_off(wanted) else context.keras_fix
-    if fix is None and context.program is None:
+def _bootstrapped(host: Host, context: HostContext, config: str) -> dict[str, str]:
+    """What the bootstrap works by, and the path that brings it and the training program into a worker.
+
+    The bootstrap comes before the user's own modules, the training program after them.
+    """
+    given = _given(host, context)
+    works_by = {"LAUNCH_KERAS_FIX": context.keras_fix, "LAUNCH_TF_CONFIG": config}
+    wanted = {key: value for key, value in works_by.items() if value and not is_off(given.get(key))}
+    if not wanted and context.program is None:
         return {}
-    inherited = host.env.get("PYTHONPATH", context.environment.get("PYTHONPATH", ""))
-    path = ":".join(filter(None, [fix.bootstrap if fix else None, inherited, context.program]))
-    return {"PYTHONPATH": path, **({"LAUNCH_KERAS_FIX": fix.module} if fix else {})}
+    path = [context.bootstrap if wanted else None, given.get("PYTHONPATH"), context.program]
+    return {"PYTHONPATH": ":".join(filter(None, path)), **wanted}

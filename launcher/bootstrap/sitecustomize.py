@@ -1,9 +1,8 @@
-"""Runs at the start of every Python process of a worker: watches for Keras, which needs a fix with several workers.
+"""Runs at the start of every Python process of a worker: watches for the modules that something of ours waits for.
 
-The launcher puts this directory first on `PYTHONPATH` and the path of the fix into `LAUNCH_KERAS_FIX`. What reports the
-progress of `fit` in the file that `LAUNCH_PROGRESS` names lies beside the fix.
-A program without Keras must not notice, so this file is short and imports nothing; `tf_launch_keras_hook.py` is read
-once Keras is wanted.
+The launcher puts this directory first on `PYTHONPATH`. What is waited for, and why, stands in `wanted_hooks`.
+A program that imports none of it must not notice, so this file is short and imports nothing; the files beside it are
+read once such a module is wanted.
 A `sitecustomize` that was on the path before runs as if this one were not there.
 """
 
@@ -16,52 +15,83 @@ if TYPE_CHECKING:
     from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes longer than all of this file
-OFF = ("0", "off", "no", "false")  # what a user sets instead of a path
+OFF = ("0", "off", "no", "false")  # what a user sets to leave the fix of Keras, or that of TF_CONFIG, out
+RESOLVER = "tensorflow.python.distribute.cluster_resolver.tfconfig_cluster_resolver"
 
 
-class KerasWatch:
-    """A finder that finds Keras as the finders after it do, and has it fixed when it is loaded."""
+class ImportWatch:
+    """A finder that finds modules as the finders after it do, and has our hook run once one of them is loaded."""
+
+    hooks: "dict[str, str]"
+    """Module -> our module whose `after_import(module, watch)` is called; it goes when it has been called."""
+    given: "dict[str, str]"
+    """The environment that this process began with: a program may change its own."""
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
-        """None for all modules but Keras."""
-        if name != "keras":
+        """None for all modules but those of `hooks`."""
+        if name not in cls.hooks:
             return None
         try:
-            spec: ModuleSpec | None = hook().spec_of_keras(cls, path, target)
+            spec: ModuleSpec | None = ours("tf_launch_after_import").watched_spec(cls, name, path, target)
         except Exception as error:
-            cls.say(error)
+            cls.say(error, f"what launch adds to {name} is missing")
             return None
         return spec
 
+    @classmethod
+    def imported(cls, name: str) -> "Any":
+        """Forget a module that has been loaded; return our module that waited for it."""
+        hook = cls.hooks.pop(name, None)
+        if not cls.hooks and cls in sys.meta_path:
+            sys.meta_path.remove(cls)
+        return hook and ours(hook)
+
     @staticmethod
-    def say(reason: object, missing: str = "no Keras fix, `Model.fit` may fail") -> None:
+    def say(reason: object, missing: str) -> None:
         """One line on stderr, where there is one."""
         text = f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason)
         if sys.stderr is not None:
             print(f"tf-launch: {missing}:", *text.split(), file=sys.stderr, flush=True)
 
 
-def hook() -> "Any":
-    """The module that knows what to do once Keras is wanted."""
+def ours(name: str) -> "Any":
+    """A module that lies beside this one."""
     sys.path.insert(0, HERE)
     try:
-        import tf_launch_keras_hook  # type: ignore[import-not-found]
+        return __import__(name)
     finally:
         sys.path.remove(HERE)
-    return tf_launch_keras_hook
 
 
-def watch_for_keras() -> None:
-    """Look out for Keras if it may need the fix or has progress to report, and if the fix is there."""
-    fix = os.environ.get("LAUNCH_KERAS_FIX")
-    legacy = os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # as TensorFlow reads it
-    if not fix or fix.lower() in OFF or legacy or not ("TF_CONFIG" in os.environ or os.environ.get("LAUNCH_PROGRESS")):
-        return
+def wanted_hooks(env: "dict[str, str]") -> "dict[str, str]":
+    """Which modules are waited for, and which module of ours has something to do with each."""
+    wanted = {}
+    if wants_keras_fix(env):
+        wanted["keras"] = "tf_launch_keras_hook"
+    if env.get("LAUNCH_PID") == str(os.getpid()) and env.get("LAUNCH_TF_CONFIG", "").lower() not in ("", *OFF):
+        wanted[RESOLVER] = "tf_launch_tf_config_hook"
+    return wanted
+
+
+def wants_keras_fix(env: "dict[str, str]") -> bool:
+    """Whether Keras 3 may need the fix or has progress to report, and the fix is there."""
+    fix = env.get("LAUNCH_KERAS_FIX")
+    legacy = env.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # as TensorFlow reads it
+    if not fix or fix.lower() in OFF or legacy or not ("TF_CONFIG" in env or env.get("LAUNCH_PROGRESS")):
+        return False
     if os.path.isfile(fix):  # noqa: PTH113
-        sys.meta_path.insert(0, KerasWatch)
-    else:
-        KerasWatch.say(f"LAUNCH_KERAS_FIX names {fix}, which is not a file")
+        return True
+    ImportWatch.say(f"LAUNCH_KERAS_FIX names {fix}, which is not a file", "no Keras fix, `Model.fit` may fail")
+    return False
+
+
+def watch_imports() -> None:
+    """Look out for the modules that a hook of ours waits for."""
+    ImportWatch.given = dict(os.environ)
+    ImportWatch.hooks = wanted_hooks(ImportWatch.given)
+    if ImportWatch.hooks:
+        sys.meta_path.insert(0, ImportWatch)
 
 
 def run_next_sitecustomize() -> None:
@@ -76,5 +106,5 @@ def run_next_sitecustomize() -> None:
         sys.modules[__name__] = ours
 
 
-watch_for_keras()
+watch_imports()
 run_next_sitecustomize()

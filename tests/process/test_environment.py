@@ -157,8 +157,8 @@ def test_a_dry_run_claims_no_port_of_a_host_that_it_does_not_ask(
     started = launch("--cluster", file, "--dry-run", *form)
 
     assert started.succeeded()
-    assert re.findall(r"10\.1\.0\.1:([^\"\\\n]+)", started.stdout) == [port] * 3
-    assert re.findall(r"10\.1\.0\.2:([^\"\\\n]+)", started.stdout) == ["20000"] * 3
+    assert re.findall(r"10\.1\.0\.1:([^\"\\\n]+)", started.stdout) == [port] * 5
+    assert re.findall(r"10\.1\.0\.2:([^\"\\\n]+)", started.stdout) == ["20000"] * 5
 
 
 def test_the_program_sees_progress_come_through(launch: Start) -> None:
@@ -172,7 +172,7 @@ def test_the_program_sees_progress_come_through(launch: Start) -> None:
 
 
 def test_nothing_but_the_contract_is_added(launch: Start, environment: dict[str, str]) -> None:
-    found = launch("--workers", "1", "--no-keras-fix", *program("report")).report()["env"]
+    found = launch("--workers", "1", "--no-keras-fix", "--keep-tf-config", *program("report")).report()["env"]
 
     assert {key for key in found if found[key] != environment.get(key)} <= {
         "TF_CONFIG",
@@ -181,6 +181,8 @@ def test_nothing_but_the_contract_is_added(launch: Start, environment: dict[str,
         "LAUNCH_ATTEMPT",
         "LAUNCH_OUTPUT_DIR",
         "LAUNCH_PROGRESS",
+        "LAUNCH_PID",
+        "LAUNCH_TF_CONFIG",
         "PYTHONUNBUFFERED",
         "PWD",
         "LC_CTYPE",
@@ -188,17 +190,25 @@ def test_nothing_but_the_contract_is_added(launch: Start, environment: dict[str,
 
 
 @pytest.mark.parametrize("place", ["option", "shell", "file"])
-def test_the_keras_fix_can_be_switched_off(
+def test_what_we_add_to_a_python_can_be_switched_off(
     launch: Start, cluster: Cluster, environment: dict[str, str], place: str
 ) -> None:
-    in_file = {"env": {"LAUNCH_KERAS_FIX": "0"}} if place == "file" else {}
-    in_shell = {"LAUNCH_KERAS_FIX": "0"} if place == "shell" else {}
-    option = ("--no-keras-fix",) if place == "option" else ()
-    started = launch(*cluster(workers=1, **in_file), *option, *program("report"), env=in_shell)
+    off = {"LAUNCH_KERAS_FIX": "0", "LAUNCH_TF_CONFIG": "0"}
+    in_file = {"env": off} if place == "file" else {}
+    in_shell = off if place == "shell" else {}
+    options = ("--no-keras-fix", "--keep-tf-config") if place == "option" else ()
+    started = launch(*cluster(workers=1, **in_file), *options, *program("report"), env=in_shell)
     found = started.report()["env"]
 
     assert found["PYTHONPATH"] == environment["PYTHONPATH"]
     assert found.get("LAUNCH_KERAS_FIX") == (None if place == "option" else "0")
+    assert found["LAUNCH_TF_CONFIG"] == "0"
+
+
+def test_a_program_knows_the_process_that_the_launcher_started(launch: Start) -> None:
+    started = launch("--workers", "1", "--", "sh", "-c", "echo $LAUNCH_PID $$; sh -c 'echo $LAUNCH_PID'; true")
+    assert started.succeeded()
+    assert len(set(started.log("worker-0").split())) == 1
 
 
 def test_a_python_that_is_named_from_home_finds_its_virtual_environment(

@@ -9,26 +9,20 @@ import pytest
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
-from launcher.plan import HostContext, KerasFix, TaskPlan, plan_attempt, python_of, thread_warnings, worker_argv
+from launcher.plan import HostContext, TaskPlan, plan_attempt, thread_warnings, worker_argv
 
-FIX = KerasFix("/opt/launcher/bootstrap", "/opt/training/keras_multiworker.py")
-CONTEXT = HostContext("/venv/bin/python", "/home/me", 8, "/runs/r/chief", "/runs/r", {}, None)
+BOOTSTRAP, FIX = "/opt/launcher/bootstrap", "/opt/training/keras_multiworker.py"
+CONTEXT = HostContext("/venv/bin/python", "/home/me", 8, "/runs/r/chief", "/runs/r", {}, BOOTSTRAP, None)
 
 
 def tasks(**counts: int) -> tuple[Task, ...]:
     return tuple(Task(kind, index) for kind, count in counts.items() for index in range(count))
 
 
-def planned(
-    host: Host,
-    environment: Mapping[str, str] | None = None,
-    fix: KerasFix | None = None,
-    command: tuple[str, ...] = ("python", "train.py"),
-    per_task: Mapping[str, tuple[str, ...]] | None = None,
-) -> dict[str, TaskPlan]:
+def planned(host: Host, environment: Mapping[str, str] | None = None, fix: str | None = None) -> dict[str, TaskPlan]:
     spec = ClusterSpec({task: f"127.0.0.1:{2000 + n}" for n, task in enumerate(host.tasks)})
     context = CONTEXT._replace(environment=environment or {}, keras_fix=fix)
-    file = ClusterFile("test", (host,), command, per_task=per_task or {})
+    file = ClusterFile("test", (host,), ("python", "train.py"))
     plan = plan_attempt(file, spec, {host.name: context}, "r", attempt=1)
     return {each.task.slug: each for each in plan.tasks}
 
@@ -48,7 +42,6 @@ TWO = Host("localhost", tasks(worker=2))
         (["train.py", "-e", "3"], ("/venv/bin/python", "train.py", "-e", "3")),
         (["sh", "-c", "echo $HOME"], ("sh", "-c", "echo $HOME")),
         (["./binary", "python"], ("./binary", "python")),
-        (["python3", "-m", "train"], ("/venv/bin/python", "-m", "train")),
         (["/usr/bin/python3", "x.py"], ("/usr/bin/python3", "x.py")),
     ],
 )
@@ -66,6 +59,7 @@ def test_every_worker_gets_the_environment_that_the_contract_promises() -> None:
         "LAUNCH_OUTPUT_DIR": "/runs/r/chief",
         "LAUNCH_PROGRESS": "/runs/r/attempt-1/worker-1.progress.jsonl",
         "LAUNCH_RUN_ID": "r",
+        "LAUNCH_TF_CONFIG": env["TF_CONFIG"],
     }
     assert env["TF_GRPC_REUSE_PORT"] == "true"
     assert env["PYTHONUNBUFFERED"] == "1"
@@ -171,89 +165,43 @@ def test_the_files_env_reaches_the_worker_but_never_replaces_the_cluster() -> No
 def test_the_keras_fix_stands_before_the_users_own_path() -> None:
     env = planned(TWO, {"PYTHONPATH": "/home/me/lib"}, FIX)["worker-0"].env
     assert env["PYTHONPATH"] == "/opt/launcher/bootstrap:/home/me/lib"
-    assert env["LAUNCH_KERAS_FIX"] == FIX.module
+    assert env["LAUNCH_KERAS_FIX"] == FIX
 
 
-def test_without_the_keras_fix_the_path_is_the_users() -> None:
+def test_without_the_keras_fix_the_bootstrap_still_brings_the_clusters_own_tf_config() -> None:
     env = planned(TWO, {"PYTHONPATH": "/home/me/lib"})["worker-0"].env
-    assert "PYTHONPATH" not in env
+    assert env["PYTHONPATH"] == "/opt/launcher/bootstrap:/home/me/lib"
+    assert env["LAUNCH_TF_CONFIG"] == env["TF_CONFIG"]
     assert "LAUNCH_KERAS_FIX" not in env
 
 
 @pytest.mark.parametrize("off", ["0", "off", "No", "false"])
-def test_the_fix_is_off_where_the_user_says_so(off: str) -> None:
-    in_file = planned(replace(TWO, env={"LAUNCH_KERAS_FIX": off}), {"PYTHONPATH": "/lib"}, FIX)["worker-0"].env
-    assert (in_file["LAUNCH_KERAS_FIX"], "PYTHONPATH" in in_file) == (off, False)
-    on_host = planned(TWO, {"LAUNCH_KERAS_FIX": off, "PYTHONPATH": "/lib"}, FIX)["worker-0"].env
-    assert {"LAUNCH_KERAS_FIX", "PYTHONPATH"} & set(on_host) == set()
+@pytest.mark.parametrize("switch", ["LAUNCH_KERAS_FIX", "LAUNCH_TF_CONFIG"])
+def test_what_the_user_switches_off_is_left_out(switch: str, off: str) -> None:
+    in_file = planned(replace(TWO, env={switch: off}), {}, FIX)["worker-0"].env
+    on_host = planned(TWO, {switch: off}, FIX)["worker-0"].env
+    assert in_file[switch] == off
+    assert switch not in on_host  # where it is off already
+    assert in_file["PYTHONPATH"] == on_host["PYTHONPATH"] == BOOTSTRAP
+
+
+def test_without_anything_of_ours_the_path_is_the_users() -> None:
+    off = {"LAUNCH_KERAS_FIX": "0", "LAUNCH_TF_CONFIG": "0"}
+    assert "PYTHONPATH" not in planned(replace(TWO, env=off), {"PYTHONPATH": "/lib"}, FIX)["worker-0"].env
+    assert not {"PYTHONPATH", *off} & set(planned(TWO, {**off, "PYTHONPATH": "/lib"}, FIX)["worker-0"].env)
 
 
 def test_the_file_may_switch_the_fix_on_again_for_a_host() -> None:
     env = planned(replace(TWO, env={"LAUNCH_KERAS_FIX": "1"}), {"LAUNCH_KERAS_FIX": "0"}, FIX)["worker-0"].env
-    assert env["LAUNCH_KERAS_FIX"] == FIX.module
+    assert env["LAUNCH_KERAS_FIX"] == FIX
 
 
 def test_a_path_that_was_inherited_gives_way_to_our_own() -> None:
     env = planned(TWO, {"LAUNCH_KERAS_FIX": "/of/another/launch.py"}, FIX)["worker-0"].env
-    assert env["LAUNCH_KERAS_FIX"] == FIX.module
+    assert env["LAUNCH_KERAS_FIX"] == FIX
 
 
 def test_a_record_of_the_plan_shows_no_secret() -> None:
     record = planned(replace(TWO, env={"HF_TOKEN": "hunter2", "MODE": "fast"}))["worker-0"].as_record()
     assert "hunter2" not in json.dumps(record)
     assert record["env"]["MODE"] == "fast"
-
-
-def test_each_task_gets_its_own_place_in_its_command_and_environment() -> None:
-    host = replace(TWO, env={"PMI_RANK": "{rank}", "NOTE": '{{rank}} {"a": 1}'})
-
-    plans = planned(host, command=("python", "train.py", "--job_name={type}", "--task_index={index}"))
-
-    assert [plan.argv[2:] for plan in plans.values()] == [
-        ("--job_name=worker", "--task_index=0"),
-        ("--job_name=worker", "--task_index=1"),
-    ]
-    assert [plan.env["PMI_RANK"] for plan in plans.values()] == ["0", "1"]
-    assert plans["worker-0"].env["NOTE"] == '{rank} {"a": 1}'
-    assert json.loads(plans["worker-0"].env["TF_CONFIG"])
-
-
-def test_a_task_whose_type_has_a_command_of_its_own_runs_that() -> None:
-    host = Host("localhost", tasks(worker=1, ps=2))
-
-    plans = planned(host, per_task={"ps": ("./serve", "{index}")})
-
-    assert {name: plan.argv for name, plan in plans.items()} == {
-        "worker-0": ("/venv/bin/python", "train.py"),
-        "ps-0": ("./serve", "0"),
-        "ps-1": ("./serve", "1"),
-    }
-
-
-@pytest.mark.parametrize(
-    ("command", "named", "python"),
-    [
-        (("python", "train.py"), None, "/venv/bin/python"),
-        (("python", "-m", "training"), None, "/launcher/bin/python"),
-        (("python", "-m", "training"), "~/tf/bin/python", "~/tf/bin/python"),
-        (("train.py",), "~/tf/bin/python", "~/tf/bin/python"),
-    ],
-)
-def test_the_training_program_that_comes_along_runs_under_the_launchers_python_unless_another_is_named(
-    command: tuple[str, ...], named: str | None, python: str
-) -> None:
-    context = CONTEXT._replace(training_python="/launcher/bin/python")
-
-    assert python_of(command, replace(TWO, python=named), context) == python
-
-
-@pytest.mark.parametrize(
-    ("command", "interpreter"),
-    [
-        (("python", "train.py"), "/venv/bin/python"),
-        (("/usr/bin/python3.9", "train.py"), "/usr/bin/python3.9"),
-        (("./train.sh",), None),
-    ],
-)
-def test_a_plan_tells_which_python_it_starts(command: tuple[str, ...], interpreter: str | None) -> None:
-    assert planned(TWO, command=command)["worker-0"].interpreter == interpreter

@@ -1,0 +1,79 @@
+"""Gives TensorFlow the launcher's `TF_CONFIG` where the program has put another cluster in its place.
+
+Programs name the addresses of the machines that they were written on. The variable is corrected when TensorFlow reads
+it, neither when the program sets it (a program may set it for a child that it is about to start) nor when the program
+reads it (which it must find as it left it).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+VARIABLE = "TF_CONFIG"
+
+
+def after_import(resolver: ModuleType, watch: Any) -> None:
+    """Correct the variable whenever TensorFlow is about to read it in this process; a fork of it is another one.
+
+    `_load_tf_config` is what all of TensorFlow 2 reads it with
+    (`tensorflow/python/distribute/cluster_resolver/tfconfig_cluster_resolver.py`).
+    """
+    load = getattr(resolver, "_load_tf_config", None)
+    if load is None:
+        return
+    correction = Correction(watch.given["LAUNCH_TF_CONFIG"])
+
+    def load_tf_config() -> Any:
+        correction.apply()
+        return load()
+
+    resolver._load_tf_config = load_tf_config  # type: ignore[attr-defined]
+
+
+class Correction:
+    """What the launcher set, for the process that it started."""
+
+    def __init__(self, launchers: str) -> None:
+        self.launchers = launchers
+        self.pid = os.getpid()
+        self.said = False
+
+    def apply(self) -> None:
+        """Put the launcher's value in the place of one that is about other machines; say so the first time."""
+        own = os.environ.get(VARIABLE)
+        if os.getpid() != self.pid or not is_foreign(own, self.launchers):
+            return
+        os.environ[VARIABLE] = self.launchers
+        if not self.said and sys.stderr is not None:
+            line = f"the program sets TF_CONFIG itself ({described(own)}): launch's is used instead"
+            print(f"tf-launch: {line}; --keep-tf-config leaves the program's", file=sys.stderr, flush=True)
+        self.said = True
+
+
+def is_foreign(own: str | None, launchers: str) -> bool:
+    """Whether a value names addresses, and none of the launcher's: not so for a removed, changed or broken one."""
+    named, run = list(addresses(own)), list(addresses(launchers))
+    return bool(named) and not any(address in run for address in named)
+
+
+def addresses(tf_config: str | None) -> Iterator[str]:
+    """All addresses of a cluster; none where the value is nothing that TensorFlow would take."""
+    try:
+        jobs = json.loads(tf_config or "{}").get("cluster", {}).values()
+        for tasks in jobs:
+            yield from tasks.values() if isinstance(tasks, dict) else tasks if isinstance(tasks, list) else ()
+    except (ValueError, TypeError, AttributeError):
+        return
+
+
+def described(own: str | None) -> str:
+    """`worker 0 of localhost:12345, ...`, as far as the program says."""
+    first, *others = addresses(own)
+    task = json.loads(own or "{}").get("task")
+    who = f"{task.get('type')} {task.get('index')} of " if isinstance(task, dict) else ""
+    return f"{who}{first}{', ...' if others else ''}"
