@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 
+from launcher.called_as import forget_wrapper
 from launcher.head_start import HeadStart, likely_agents
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -28,6 +29,7 @@ def main() -> NoReturn:
     """The console script."""
     gc.set_threshold(GARBAGE)
     begin_clean()
+    forget_wrapper()
     early = HeadStart()
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:

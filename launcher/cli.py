@@ -11,23 +11,28 @@ from typing import Any, NoReturn
 import click
 
 from launcher import __version__, options
+from launcher.called_as import launch_command
 from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageError
 from launcher.head_start import OTHER_COMMANDS, HeadStart
 
 EPILOG = """\b
-COMMAND is any program. `python` in front means the host's own Python; `train.py ...` means `python train.py ...`.
+COMMAND is any program. `python` (or `python3`) in front means --python, or else the cluster file's `python`. Where
+neither is given, it is on this machine the active virtual environment's (VIRTUAL_ENV, CONDA_PREFIX), or else
+tf-launch's own. `train.py ...` means `python train.py ...`.
 Without COMMAND the cluster file's is run, else the training program that comes with tf-launch (`python -m training`).
+In COMMAND and --env, {index}, {rank}, {type}, {workers}, {address}, {chief_address}, {host} and {run_dir} stand for
+each task's own (see docs/cluster_file.md); any other text in braces stays as it is.
 
 \b
 Examples:
-  launch --cluster cluster_configs/two_local.yaml
-  launch --workers 2 -- python train.py --epochs 3
-  launch --cluster two_local.yaml --dry-run --json
+  {launch} --cluster cluster_configs/two_local.yaml
+  {launch} --workers 2 -- python train.py --epochs 3
+  {launch} --cluster two_local.yaml --dry-run --json
 
 \b
 Other commands (each has its own --help):
-  launch collect [RUN]       bring what a run has left on its hosts
-  launch doctor -c FILE      examine the hosts and the network between them, start nothing
+  {launch} collect [RUN]       bring what a run has left on its hosts
+  {launch} doctor -c FILE      examine the hosts and the network between them, start nothing
 
 \b
 Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot do what is asked of it,
@@ -55,6 +60,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
     "--max-restarts", type=click.IntRange(0), metavar="N", help="Start the gang again up to N times after a failure."
 )
 @options.env
+@options.python
 @click.option("-q", "--quiet", is_flag=True, help="Show the chief's log only.")
 @click.option("-v", "--verbose", is_flag=True, help="Show TensorFlow's start-up lines, too.")
 @options.no_color
@@ -109,9 +115,13 @@ def chosen_command(words: list[str]) -> tuple[click.Command, str, list[str]]:
     A program that is called like one of the commands can be run behind `--`.
     """
     first = words[0] if words else ""
+    name = launch_command()
     if first in OTHER_COMMANDS:
-        return import_module(f"launcher.{first}").command, f"launch {first}", words[1:]
-    return launch, "launch", words[1:] if first == "run" else words
+        command, called, left = import_module(f"launcher.{first}").command, f"{name} {first}", words[1:]
+    else:
+        command, called, left = launch, name, words[1:] if first == "run" else words
+    command.epilog = command.epilog.replace("{launch}", name)
+    return command, called, left
 
 
 def leave(code: int, complaint: str = "") -> NoReturn:

@@ -12,7 +12,7 @@ TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 """The task types TensorFlow knows, in the order in which tasks are listed and started."""
 
 SERVICE_TYPES = ("ps", "evaluator")
-"""Tasks that serve or watch the training: they are stopped once every chief and worker is done."""
+"""Tasks that serve or watch the training: they are stopped once it is done."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,6 +68,22 @@ def chief_of(tasks: Iterable[Task]) -> Task:
     if not ordered:
         raise ValueError("a cluster needs at least one task")
     return ordered[0]
+
+
+def has_coordinator(tasks: Iterable[Task]) -> bool:
+    """Whether the chief alone trains, by sending steps to the workers: it does where there are parameter servers.
+
+    As TensorFlow's `ClusterCoordinator` has it: workers and parameter servers then serve until somebody ends them.
+    """
+    return {"chief", "ps"} <= {task.type for task in tasks}
+
+
+def trained_by(tasks: Iterable[Task]) -> set[Task]:
+    """The tasks whose success is that of the training: the chief where it coordinates, else chief and workers."""
+    everybody = set(tasks)
+    if has_coordinator(everybody):
+        return {chief_of(everybody)}
+    return {task for task in everybody if task.type not in SERVICE_TYPES} or everybody
 
 
 def number_tasks(hosts: Iterable[Mapping[str, int]]) -> tuple[tuple[Task, ...], ...]:

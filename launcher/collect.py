@@ -10,6 +10,7 @@ from queue import SimpleQueue
 import click
 
 from launcher import events, options
+from launcher.called_as import launch_command
 from launcher.cluster_file import Host, Ssh
 from launcher.console import Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED
@@ -71,8 +72,8 @@ def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
         interrupted = _attend(gathering, hosts, inbox)
     for each in gathering.outcomes:
         console.say(brought_line(each.host.name, each.gathered))
-    all_here = gathering.tell(f"launch collect {shlex.quote(relative(directory.path))}")
-    line = kept_line(directory.chief, state.collect)
+    all_here = gathering.tell(f"{launch_command()} collect {shlex.quote(relative(directory.path))}")
+    line = kept_line(directory.chief)
     if line is not None:
         console.say(line)
     console.close()

@@ -105,6 +105,14 @@ class TaskListening(NamedTuple):
     task: Task
 
 
+class TaskResting(NamedTuple):
+    """After a stop signal: a worker that has TensorFlow loaded only waits, or no longer does."""
+
+    host: str
+    task: Task
+    resting: bool
+
+
 class TaskExited(NamedTuple):
     """A worker's process has ended. `tail` is the end of its log as it stood then."""
 
@@ -204,6 +212,7 @@ Event = (
     | TaskStarted
     | TaskStartFailed
     | TaskListening
+    | TaskResting
     | TaskExited
     | LogChunk
     | LogEnded

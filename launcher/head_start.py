@@ -52,7 +52,7 @@ def named_hosts(arguments: Sequence[str]) -> list[str]:
 def cluster_file(arguments: Sequence[str]) -> str | None:
     """The value of `--cluster`."""
     path = None
-    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for word, following in zip(arguments, [*arguments[1:], None], strict=False):
         for option in FILE_OPTIONS:
             if word == option:
                 path = following

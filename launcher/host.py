@@ -281,6 +281,8 @@ class HostConnection:
             return events.TaskStartFailed(self.name, task, head["reason"])
         if kind == "listening":
             return events.TaskListening(self.name, task)
+        if kind == "resting":
+            return events.TaskResting(self.name, task, head["resting"])
         if kind == "exited":
             return events.TaskExited(self.name, task, head["code"], head["signal"], head["out_of_memory"], body)
         if kind == "log_ended":

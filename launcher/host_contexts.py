@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.access import chosen_options
 from launcher.cluster_file import DEFAULT_RUN_DIR, ClusterFile, Host
 from launcher.host_facts import HostFacts
-from launcher.plan import HostContext
+from launcher.plan import HostContext, brings_training
+from launcher.python_choice import local_python
 from launcher.run_directory.state import RunHost
 
 PACKAGE = Path(__file__).resolve().parent
@@ -36,7 +37,7 @@ def host_contexts(
     return {
         host.name: _local_context(directory, fix_keras)
         if host.is_local
-        else _remote_context(host, directory, facts.get(host.name, UNTOLD), fix_keras, brings_training(file.command))
+        else _remote_context(host, directory, facts.get(host.name, UNTOLD), fix_keras, brings_training(*file.commands))
         for host in file.hosts
     }
 
@@ -58,7 +59,7 @@ def run_hosts(file: ClusterFile, contexts: Mapping[str, HostContext]) -> tuple[R
 
 def _local_context(directory: Path, fix_keras: bool) -> HostContext:
     return HostContext(
-        python=sys.executable,
+        python=local_python(os.environ).path,
         workdir=str(Path.cwd()),
         cpus=len(os.sched_getaffinity(0)),
         output_dir=str(directory / "chief"),
@@ -66,6 +67,7 @@ def _local_context(directory: Path, fix_keras: bool) -> HostContext:
         environment=os.environ,
         bootstrap=str(PACKAGE / "bootstrap"),
         keras_fix=str(KERAS_FIX) if fix_keras and KERAS_FIX.is_file() else None,
+        training_python=sys.executable,
     )
 
 
@@ -100,11 +102,6 @@ def expanded(path: str, home: str) -> str:
     if first == "~":
         return f"{home}{slash}{rest}"
     return path if path.startswith("/") else f"{home}/{path}"
-
-
-def brings_training(command: Sequence[str]) -> bool:
-    """Whether the command runs the training program of this package, which a host need not have."""
-    return tuple(command[:3]) == ("python", "-m", "training")
 
 
 def support_files(*, fix_keras: bool, training: bool) -> dict[str, bytes]:

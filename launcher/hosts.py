@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from launcher import events
 from launcher.access import access
+from launcher.called_as import launch_command
 from launcher.cluster import ClusterSpec, Task, dialled_at
 from launcher.cluster_file import Host
 from launcher.errors import HostError
@@ -158,7 +159,11 @@ class Hosts:
 
     def _where_to_look(self) -> list[str]:
         several = any(not host.is_local for host in self._hosts)
-        return ["`launch doctor` with the same options looks at every host, and starts nothing"] if several else []
+        return (
+            [f"`{launch_command()} doctor` with the same options looks at every host, and starts nothing"]
+            if several
+            else []
+        )
 
     # ---- what the supervisor asks of them
     def start(self, plan: AttemptPlan) -> None:

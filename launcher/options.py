@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from launcher.called_as import launch_command
 from launcher.errors import UsageError
+from launcher.placeholders import kept
 
 if TYPE_CHECKING:
     from launcher.request import Request
@@ -37,6 +39,11 @@ env = click.option(
     metavar="KEY=VALUE",
     help="For every worker; KEY alone passes on its value here. May be repeated.",
 )
+python = click.option(
+    "--python",
+    metavar="PATH",
+    help="The Python that `python` means on every host, whatever the cluster file says.",
+)
 no_color = click.option("--no-color", is_flag=True, help="No colours (as does NO_COLOR in the environment).")
 command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND ...]")
 
@@ -51,7 +58,8 @@ def request(env: tuple[str, ...], **given: Any) -> Request:
 
     if (given["cluster"] is None) == (given["workers"] is None):
         raise UsageError(
-            "say what to start on: --cluster FILE, or --workers N for N workers on this machine (see launch --help)"
+            "say what to start on: --cluster FILE, or --workers N for N workers on this machine "
+            f"(see {launch_command()} --help)"
             if given["cluster"] is None
             else "--cluster and --workers exclude each other: the cluster file says how many workers there are"
         )
@@ -62,4 +70,4 @@ def _assignment(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or (not equals and key not in os.environ):
         raise UsageError(f"--env {text}: write KEY=VALUE, or KEY alone for a variable that is set here")
-    return key, value if equals else os.environ[key]
+    return key, value if equals else kept(os.environ[key])

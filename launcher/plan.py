@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from launcher import placeholders
 from launcher.cluster import ClusterSpec, Task, tf_config
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
@@ -13,6 +15,7 @@ INTER_OP = "TF_NUM_INTEROP_THREADS"
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", INTER_OP)
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 NO_GPU = "-1"
+PYTHONS = ("python", "python3")
 OFF = ("0", "off", "no", "false")
 """As `LAUNCH_KERAS_FIX`: whoever sets this wants Keras as it is; as `LAUNCH_TF_CONFIG`: the program's own is to stay.
 The bootstrap knows these words, too."""
@@ -22,7 +25,7 @@ class HostContext(NamedTuple):
     """What a plan must know of one host beside the cluster file."""
 
     python: str
-    """The Python that `python` means when the file names none."""
+    """What `python` means where neither the file nor the command line names one."""
     workdir: str
     cpus: int
     output_dir: str
@@ -36,6 +39,8 @@ class HostContext(NamedTuple):
     """The path of `keras_multiworker.py`; `keras_progress.py` and `keras_stall.py` are beside it."""
     program: str | None = None
     """A directory behind all others on `PYTHONPATH`: the training program that we brought along."""
+    training_python: str | None = None
+    """What runs our own training program; None: `python`, as any other."""
 
 
 class TaskPlan(NamedTuple):
@@ -58,6 +63,11 @@ class TaskPlan(NamedTuple):
     def port(self) -> int:
         """Where the worker listens."""
         return int(self.address.rpartition(":")[2])
+
+    @property
+    def interpreter(self) -> str | None:
+        """The Python that runs the program, where the command begins with one."""
+        return self.argv[0] if self.argv[0].rpartition("/")[2].startswith("python") else None
 
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
@@ -99,7 +109,7 @@ def plan_attempt(
         UsageError: the file asks for what cannot be shared out.
     """
     plans = [
-        _plan_task(task, host, contexts[host.name], file.command, spec, run_id, attempt)
+        _plan_task(task, host, contexts[host.name], file.command_of(task), spec, run_id, attempt)
         for host in file.hosts
         for task in host.tasks
     ]
@@ -116,6 +126,10 @@ def _plan_task(
     run_id: str,
     attempt: int,
 ) -> TaskPlan:
+    if placeholders.any_in((*command, *host.env.values())):
+        values = placeholders.values_of(task, spec, host.name, context.run_dir)
+        command = [placeholders.filled(word, values) for word in command]
+        host = replace(host, env={key: placeholders.filled(value, values) for key, value in host.env.items()})
     attempt_dir = f"{context.run_dir}/attempt-{attempt}"
     progress = f"{attempt_dir}/{task.slug}.progress.jsonl"
     config = tf_config(spec, task)
@@ -138,7 +152,7 @@ def _plan_task(
         task=task,
         host=host.name,
         address=spec.addresses[task],
-        argv=worker_argv(command, host.python or context.python),
+        argv=worker_argv(command, python_of(command, host, context)),
         workdir=host.workdir or context.workdir,
         env=env,
         log=f"{attempt_dir}/{task.slug}.log",
@@ -147,13 +161,29 @@ def _plan_task(
 
 
 def worker_argv(command: Sequence[str], python: str) -> tuple[str, ...]:
-    """`python ...` means the host's own Python, and `train.py ...` means `python train.py ...`."""
-    program, *arguments = command
-    if program == "python":
-        return (python, *arguments)
-    if program.endswith(".py"):
-        return (python, program, *arguments)
-    return tuple(command)
+    """`python ...` (or `python3 ...`) means the host's own Python, and `train.py ...` means `python train.py ...`."""
+    if not means_python(command):
+        return tuple(command)
+    return (python, *(command[1:] if command[0] in PYTHONS else command))
+
+
+def means_python(command: Sequence[str]) -> bool:
+    """Whether the host's own Python runs the command."""
+    return command[0] in PYTHONS or command[0].endswith(".py")
+
+
+def python_of(command: Sequence[str], host: Host, context: HostContext) -> str:
+    """What `python` in front of a command means on a host.
+
+    Our own training program needs no more than our own Python; what is active there may lack TensorFlow.
+    """
+    ours = context.training_python if brings_training(command) else None
+    return host.python or ours or context.python
+
+
+def brings_training(*commands: Sequence[str]) -> bool:
+    """Whether one of the commands runs the training program of this package, which a host need not have."""
+    return any(command[0] in PYTHONS and tuple(command[1:3]) == ("-m", "training") for command in commands)
 
 
 def is_off(switch: str | None) -> bool:

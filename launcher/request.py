@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.cluster_file import ClusterFile, local_cluster, read_cluster_file
+from launcher.cluster_file import NOTHING_ELSE, ClusterFile, Host, local_cluster, read_cluster_file
 from launcher.errors import UsageError
 
 
@@ -19,6 +20,7 @@ class Request(NamedTuple):
     workers: int | None = None
     command: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
+    python: str | None = None
     run_dir: Path = Path("runs")
     resume: str | None = None
     max_restarts: int | None = None
@@ -39,12 +41,29 @@ def requested_cluster(request: Request) -> ClusterFile:
     """
     _refuse_reserved(request.env or {})
     file = read_cluster_file(request.cluster) if request.cluster else local_cluster(request.workers or 1)
-    env = {**(request.env or {}), **_switches(request)}
-    hosts = tuple(replace(host, env={**host.env, **env}) for host in file.hosts)
+    hosts = tuple(_with_wishes(host, request) for host in file.hosts)
     restart = file.restart
     if request.max_restarts is not None:
         restart = restart._replace(max_restarts=request.max_restarts)
-    return file._replace(hosts=hosts, restart=restart, command=request.command or file.command)
+    if request.command:
+        file = file._replace(command=request.command, per_task=NOTHING_ELSE)
+    return file._replace(hosts=hosts, restart=restart)
+
+
+def _with_wishes(host: Host, request: Request) -> Host:
+    python = request.python and (_here(request.python) if host.is_local else request.python)
+    env = {**host.env, **(request.env or {}), **_switches(request)}
+    return replace(host, env=env, python=python or host.python)
+
+
+def _here(python: str) -> str:
+    """The `--python` of this machine; a path begins where `launch` was called, wherever the workers start."""
+    if "/" not in python:
+        return python
+    path = Path(python).expanduser().absolute()
+    if not os.access(path, os.X_OK) or path.is_dir():
+        raise UsageError(f"--python {python}: there is no program {path}; name a Python interpreter")
+    return str(path)
 
 
 def _switches(request: Request) -> dict[str, str]:

@@ -8,35 +8,37 @@ import itertools
 import json
 import math
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher import events
+from launcher.called_as import launch_command
 from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
-from launcher.failure import Failure, classify, root_cause
+from launcher.failure import Ending, Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
-from launcher.host_contexts import brings_training, host_contexts, remote_run_dir, run_hosts, support_files
+from launcher.host_contexts import host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.host_facts import start_warnings
 from launcher.hosts import Hosts, StopRequestedError
-from launcher.plan import AttemptPlan, plan_attempt, thread_warnings
+from launcher.plan import AttemptPlan, brings_training, plan_attempt, thread_warnings
 from launcher.request import Request
 from launcher.run_directory import RunDirectory, resumed
 from launcher.run_directory.chief_files import kept_line, newest_step
 from launcher.run_directory.event_log import EventLog
 from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import RunHost
-from launcher.run_directory.whole_files import relative
+from launcher.run_directory.whole_files import holds_something, relative
 from launcher.run_result import RunResult
 from launcher.supervisor import AttemptResult, supervise
 from launcher.sync.sending import ProjectSync
+from launcher.transport import LOCALHOST
 
 if TYPE_CHECKING:
     from launcher.gathering import Gathering  # needed only once workers run on other hosts
@@ -78,8 +80,9 @@ class Session:
         )
         self._event_log = EventLog(self._directory.events_file, self._complain)
         self._sync = ProjectSync(file, hosts, inbox, self._console.say)
-        self._logs: dict[Task, str] = {}
+        self._logs: dict[Task, Path] = {}
         self._unwritten: AttemptPlan | None = None
+        self._interpreters: dict[Task, str | None] = {}
         self._remote_logs = RemoteLogs(self._complain)
         self._run_hosts: tuple[RunHost, ...] = ()
         self._gathering: Gathering | None = None
@@ -110,7 +113,7 @@ class Session:
         remote = [host for host in self._file.hosts if not host.is_local]
         if remote:
             files = support_files(
-                fix_keras=not self._request.no_keras_fix, training=brings_training(self._file.command)
+                fix_keras=not self._request.no_keras_fix, training=brings_training(*self._file.commands)
             )
             for host in remote:
                 self._hosts.bring(host.name, remote_run_dir(host, self._directory.path), files)
@@ -121,7 +124,7 @@ class Session:
         step = newest_step(self._directory.chief)
         for attempt in itertools.count(self._first_attempt):
             ended = self._attempt(attempt)
-            cause = None if ended.succeeded else root_cause([classify(each, sys.executable) for each in ended.endings])
+            cause = None if ended.succeeded else root_cause([self._understood(each) for each in ended.endings])
             result = RunResult(self._exit_code(ended), self._directory.path, len(tried) + 1, cause)
             if ended.succeeded or ended.interrupted is not None:
                 return result
@@ -130,7 +133,7 @@ class Session:
             decision = policy.decide(tried)
             if isinstance(decision, GiveUp):
                 if self._file.restart.max_restarts:
-                    self._complain(f"no further restart: {decision.reason}")
+                    self._complain(f"no {'further ' if len(tried) > 1 else ''}restart: {decision.reason}")
                 return result
             self._await_restart(len(tried), cause, decision.delay)
         raise AssertionError("unreachable")
@@ -141,17 +144,22 @@ class Session:
         fix_keras = not self._request.no_keras_fix
         contexts = host_contexts(self._file, self._directory.path, self._hosts.facts, fix_keras=fix_keras)
         plan = plan_attempt(self._file, spec, contexts, self._directory.path.name, attempt)
-        self._logs = {each.task: relative(self._directory.log(attempt, each.task)) for each in plan.tasks}
+        self._logs = {each.task: self._directory.log(attempt, each.task) for each in plan.tasks}
         if attempt == self._first_attempt:
             for line in thread_warnings(self._file, spec, contexts):
                 self._complain(line)
         self._unwritten = plan
+        self._interpreters = {each.task: each.interpreter for each in plan.tasks}
         self._run_hosts = run_hosts(self._file, contexts)
         self._directory.make_attempt(attempt)
         remote = [host for host in self._file.hosts if not host.is_local]
         self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
-        self._console.begin(self._logs)
+        self._console.begin({task: relative(log) for task, log in self._logs.items()})
         return supervise(plan, self._file.timeouts, self._hosts, self._inbox, self._observe, self._console.say)
+
+    def _understood(self, ending: Ending) -> Failure:
+        event = ending.event
+        return classify(ending, None if isinstance(event, events.HostLost) else self._interpreters[event.task])
 
     def _await_restart(self, restart: int, cause: Failure | None, delay: float) -> None:
         """Say what happened, and let the backoff pass.
@@ -229,7 +237,7 @@ class Session:
             with contextlib.suppress(StopRequestedError):
                 for _ in self._attended(GIVING_UP, lambda: gathering.is_over):
                     pass
-        if not gathering.tell(f"launch collect {shlex.quote(relative(self._directory.path))}"):
+        if not gathering.tell(f"{launch_command()} collect {shlex.quote(relative(self._directory.path))}"):
             result = result._replace(exit_code=result.exit_code or EXIT_HOST)
         return result
 
@@ -256,6 +264,7 @@ class Session:
 
     def _write_down(self, plan: AttemptPlan) -> None:
         """Once the first worker runs."""
+        from launcher.python_choice import python_note
         from launcher.wording import counted
 
         is_first = plan.attempt == self._first_attempt
@@ -263,7 +272,8 @@ class Session:
             self._record.begin(plan, self._run_hosts)
         else:
             self._record.begin_again(plan)
-        hosts = ", ".join(dict.fromkeys(each.host for each in plan.tasks))
+        notes = {LOCALHOST: python_note(self._file)}
+        hosts = ", ".join(name + notes.get(name, "") for name in dict.fromkeys(each.host for each in plan.tasks))
         self._console.say(
             f"{counted(len(plan.tasks), 'worker')} on {hosts}; run directory {relative(self._directory.path)}"
         )
@@ -304,10 +314,10 @@ class Session:
         if failure is None:
             return
         log = self._logs.get(failure.task) if failure.task is not None else None
-        self._complain("\n".join(report(failure, log)))
+        self._complain("\n".join(report(failure, relative(log) if log and holds_something(log) else None)))
 
     def _tell_of_files(self) -> None:
-        line = kept_line(self._directory.chief, self._file.collect)
+        line = kept_line(self._directory.chief)
         if line is not None:
             self._console.say(line)
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from launcher import events, failure
-from launcher.cluster import SERVICE_TYPES, Task, chief_of
+from launcher.agent.rest import AT_REST
+from launcher.cluster import Task, chief_of, trained_by
 from launcher.cluster_file import Timeouts
-from launcher.failure import Ending
+from launcher.failure import Ending, LastReport
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.plan import AttemptPlan
 
@@ -91,6 +92,11 @@ class Gang:
         """None: no server is up, so nobody waits for another one. The program may well be none of TensorFlow's."""
         self._stop_at: float | None = None
         self._stalled_at: float | None = None
+        self._resting: set[Task] = set()
+        """Told to stop, and waiting in TensorFlow ever since."""
+        self._rest_ended = False
+        self._reports: dict[Task, tuple[bytes, float]] = {}
+        """The newest report of progress of each task, and when it came."""
         self._abandoned = False
         self._give_up_at: float | None = None
 
@@ -135,11 +141,13 @@ class Gang:
                 self._end(Ending(event, self._stopping))
                 self._running -= self._unstarted
                 self._unstarted.clear()
-                yield from self._stop_failed(f"{event.task} could not be started: {event.reason}")
+                yield from self._stop_failed(None)
             case events.HostLost():
                 yield from self._lost(event)
             case events.ProcessesSurvived():
                 yield Say(f"{event.host}: these processes could not be killed: {', '.join(map(str, event.pids))}")
+            case events.TaskResting():
+                yield from self._end_rest()
             case events.Interrupted():
                 yield from self._interrupt(event.signal)
         yield from self._pass_time(now)
@@ -153,14 +161,17 @@ class Gang:
                 self._silent.discard(event.task)
                 self._listen_until = self._listen_until or now + self._timeouts.start
             case events.ProgressMade():
+                self._reports[event.task] = event.line, now
                 self._stalled_at = now + self._timeouts.stall if self._timeouts.stall else None
+            case events.TaskResting():
+                (self._resting.add if event.resting else self._resting.discard)(event.task)
             case events.LogEnded():
                 self._open_logs.discard(event.task)
             case events.HostEmpty():
                 self._occupied.discard(event.host)
 
     def _exited(self, event: events.TaskExited, now: float) -> Iterator[Action]:
-        ending = Ending(event, self._stopping)
+        ending = Ending(event, self._stopping, self._last_report(event.task, now))
         self._end(ending)
         if self._stopping:
             yield from self._member_gone()
@@ -171,6 +182,10 @@ class Gang:
             self._stop_at = min(self._stop_at or now + settle, now + settle)
             if not self._running:
                 self._stop_at = now
+
+    def _last_report(self, task: Task, now: float) -> LastReport | None:
+        line, at = self._reports.get(task, (None, 0.0))
+        return None if line is None else LastReport(line, now - at)
 
     def _end(self, ending: Ending) -> None:
         self._endings.append(ending)
@@ -191,8 +206,8 @@ class Gang:
 
     # ---- how it ends
     def _training_done(self) -> bool:
-        """Every chief and worker has ended well, or complained about the end of a peer that had."""
-        training = {task for task in self._hosts if task.type not in SERVICE_TYPES} or set(self._hosts)
+        """Each task that trains has ended well, or complained about the end of a peer that had."""
+        training = trained_by(self._hosts)
         done = {
             ending.event.task
             for ending in self._endings
@@ -262,13 +277,23 @@ class Gang:
         grace = self._timeouts.grace if len(self._running) == len(self._hosts) else short
         yield Say(
             f"{_name(number)}: stopping {_counted(self._running)} by {_name(passed_on)}; SIGKILL follows after "
-            f"{grace:g} s, or {short:g} s after the first of them has ended. Ctrl-C again kills at once."
+            f"{grace:g} s, or {short:g} s after the first of them has ended; workers that only wait in "
+            f"TensorFlow are ended after {AT_REST:g} s. Ctrl-C again kills at once."
         )
         yield from self._stop(passed_on, grace)
 
     def _member_gone(self) -> Iterator[Action]:
         """With a peer gone nobody can save any more: the grace gets short. What outlives all workers must end, too."""
         yield Stop(0 if self._running else signals.SIGTERM, self._timeouts.failure_grace)
+        yield from self._end_rest()
+
+    def _end_rest(self) -> Iterator[Action]:
+        """A wait in TensorFlow ends by no signal but SIGKILL. As long as one of them saves, it may need the others."""
+        if self._stopping and not self._rest_ended and self._running and self._running <= self._resting:
+            self._rest_ended = True
+            if not self._training_done():
+                yield Say(f"{_named(self._running)} only waited in TensorFlow for {AT_REST:g} s: ended")
+            yield Stop(signals.SIGKILL, 0)
 
 
 def supervise(
@@ -302,6 +327,12 @@ def _counted(tasks: set[Task]) -> str:
     from launcher.wording import counted  # not needed before the workers are started
 
     return counted(len(tasks), "worker")
+
+
+def _named(tasks: set[Task]) -> str:
+    from launcher.wording import listed
+
+    return listed([str(task) for task in sorted(tasks)])
 
 
 def _name(number: int) -> str:

@@ -101,7 +101,10 @@ def asked(host: str, request: dict[str, Any]) -> dict[str, Any]:
     text = over_ssh.program("leftovers")
     argv = [sys.executable, "-I", "-S", "-c", text.decode()] if host == HERE else over_ssh.command(host, text)
     given = json.dumps(request).encode()
-    done = subprocess.run(argv, input=given if host == HERE else text + given, capture_output=True)
+    try:
+        done = subprocess.run(argv, input=given if host == HERE else text + given, capture_output=True)
+    except FileNotFoundError as error:
+        raise HostFailedError(f"{host}: {over_ssh.NO_SSH}") from error
     _, mark, answer = done.stdout.decode("utf-8", "replace").rpartition(ANSWER)
     if not mark:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+NO_SSH = "`ssh` is not installed on this machine: install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
+"""What to say where `command` names a program that is not there."""
 ON_HOST = Path(__file__).resolve().parent / "on_host"
 OPTIONS = ("-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ClearAllForwardings=yes")
 

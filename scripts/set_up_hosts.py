@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,9 @@ def main() -> int:
     except (LaunchError, OSError) as error:
         print(f"setup_host: {error}", file=sys.stderr)
         return UsageError.exit_code
+    if shutil.which("ssh") is None:
+        print(f"setup_host: {over_ssh.NO_SSH}", file=sys.stderr)
+        return EXIT_HOST
     with ThreadPoolExecutor(AT_ONCE) as pool, Connections() as connections:
         done = list(pool.map(lambda place: set_up(place, given, connections), places))
     ready = {place.host.name: each for place, each in zip(places, done, strict=True) if each is not None}

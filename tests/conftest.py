@@ -1,13 +1,14 @@
-"""What all tiers share: on CI no test is skipped, and hypothesis does not measure time."""
+"""What all tiers share: a test skips where a program is missing, but not on CI; hypothesis does not measure time."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 import hypothesis
 import pytest
+from rig import missing_program
 
 ON_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
@@ -19,6 +20,17 @@ hypothesis.settings.register_profile("on_ci", deadline=None, derandomize=True, d
 hypothesis.settings.load_profile("on_ci" if ON_CI else "unhurried")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+@pytest.fixture(scope="session")
+def need() -> Callable[..., None]:
+    """Skip the test where a program is missing: `need("fish")`, `need("ps", "procps")`."""
+
+    def check(program: str, package: str | None = None) -> None:
+        if reason := missing_program(program, package):
+            pytest.skip(reason)
+
+    return check
 
 
 @pytest.hookimpl(wrapper=True)

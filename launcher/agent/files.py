@@ -25,6 +25,8 @@ SOON, LATE = 0.1, 0.25
 All else that the agent has to tell waits as long: a worker's end, a line of its log, the answer to a sign of life.
 """
 
+EVERYTHING = "."
+"""The name that stands for all that is below a directory."""
 BELOW = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -81,7 +83,7 @@ class Files:
         self._window = Window()
 
     def list_below(self, number: int, root: str, names: list[str]) -> None:
-        """Tell of every regular file below `root`/name for each of the names."""
+        """Tell of every regular file below `root`/name for each of the names; `.` is all that is below `root`."""
         self._lists.append(self._listing(number, root, names))
 
     def send(self, number: int, root: str, path: str, offset: int, sha256: str) -> None:
@@ -174,27 +176,27 @@ def walk(root: str, names: list[str]) -> Iterator[tuple[str, Any]]:
     A symbolic link is followed nowhere: ("links", path). What cannot be read: ("unreadable", [path, reason]). A
     directory is told of before what is in it: ("directories", path).
     """
-    waiting = list(reversed(names))
+    waiting = ["" if name == EVERYTHING else name for name in reversed(names)]
     while waiting:
         path = waiting.pop()
         try:
-            fd = open_below(root, path, os.O_PATH)
+            fd = open_below(root, path, os.O_PATH) if path else open_root(root)
         except (FileNotFoundError, NotADirectoryError):
             continue  # not there yet, or tidied up since
         except OSError as error:
-            yield "unreadable", [path, error.strerror]
+            yield "unreadable", [path or EVERYTHING, error.strerror]
             continue
         try:
             found = os.fstat(fd)
             if stat.S_ISDIR(found.st_mode):
                 waiting += below(fd, path)
-                yield "directories", path
+                yield "directories", path or EVERYTHING
             elif stat.S_ISREG(found.st_mode):
                 yield "files", [path, found.st_size, found.st_mtime_ns]
             elif stat.S_ISLNK(found.st_mode):
                 yield "links", path
         except OSError as error:
-            yield "unreadable", [path, error.strerror]
+            yield "unreadable", [path or EVERYTHING, error.strerror]
         finally:
             os.close(fd)
 
@@ -207,7 +209,13 @@ def below(directory: int, path: str) -> list[str]:
     finally:
         os.close(fd)
     # On the wire a name is UTF-8, each byte of it that is none a surrogate, whatever this host's locale says.
-    return sorted((f"{path}/{os.fsencode(name).decode('utf-8', 'surrogateescape')}" for name in names), reverse=True)
+    shown = (os.fsencode(name).decode("utf-8", "surrogateescape") for name in names)
+    return sorted((f"{path}/{name}" if path else name for name in shown), reverse=True)
+
+
+def open_root(root: str) -> int:
+    """Open a directory that the launcher names, for what `open_below` does with it."""
+    return os.open(root.encode("utf-8", "surrogateescape"), os.O_PATH | os.O_DIRECTORY)
 
 
 def open_below(root: str, path: str, flags: int) -> int:
@@ -221,7 +229,7 @@ def open_below(root: str, path: str, flags: int) -> int:
     *above, last = path.encode("utf-8", "surrogateescape").split(b"/")
     if any(name in (b"", b".", b"..") or b"\0" in name for name in (*above, last)):
         raise FileNotFoundError(2, f"no path below {root}")
-    directory = os.open(root.encode("utf-8", "surrogateescape"), os.O_PATH | os.O_DIRECTORY)
+    directory = open_root(root)
     for name in above:
         try:
             deeper = os.open(name, BELOW, dir_fd=directory)

@@ -13,6 +13,7 @@ from launcher.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.agent.processes import KILL_AGAIN, UNKILLABLE, out_of_memory_kills, reap, send_signal, signal_descendants
 from launcher.agent.reach import Answering, Dialling
 from launcher.agent.support import held_directory, write_files
+from launcher.agent.watching import Watch
 from launcher.agent.workers import StartError, Worker, start_worker
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -43,6 +44,7 @@ class Agent:
     def __init__(self, guard_gone: int) -> None:
         self.guard_gone: int | None = guard_gone
         self.workers: dict[str, Worker] = {}
+        self.watch = Watch(self.tell)
         self.held: dict[str, socket.socket] = {}
         self.answering: Answering | None = None
         self.dialling: Dialling | None = None
@@ -170,6 +172,7 @@ class Agent:
     def do_start(self, jobs: list[dict[str, Any]], hold: bool) -> None:
         """Start these workers; the first that cannot be started ends the row. `hold`: their ports stay held."""
         self.poll_interval = BUSY_POLL
+        self.watch = Watch(self.tell)
         if self.answering is not None:
             self.answering.close()
             self.answering = None
@@ -189,6 +192,7 @@ class Agent:
         """Signal everything below (0: nothing) and let SIGKILL follow after `grace` seconds, or when it was due."""
         if number:
             send_signal(signal_descendants(number), signal.SIGCONT)  # a stopped process takes no other signal
+            self.watch.begin_stop()
         kill_at = time.monotonic() + grace
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         self.children_changed()
@@ -379,6 +383,7 @@ class Agent:
                 self.receiving.proceed()
             self.keep_time()
             self.notice_listeners()
+            self.watch.look(self.workers.values(), time.monotonic())
             self.ship()
             self.flush()
             self.send_files()

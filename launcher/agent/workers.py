@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 
 from launcher.agent.processes import PR_SET_PDEATHSIG, descendants, out_of_memory_kills, prctl, processes
+from launcher.agent.rest import tensorflow_process
 
 if False:  # names for type checkers only: typing costs start-up time
     from typing import Any, NoReturn
@@ -41,14 +43,11 @@ class Worker:
 
     def runs_tensorflow(self) -> bool:
         """Whether TensorFlow is loaded in its process, or in one that it has started."""
-        for pid in (self.pid, *descendants(self.pid, processes())):
-            try:
-                with open(f"/proc/{pid}/maps", "rb") as maps:
-                    if b"/libtensorflow" in maps.read():
-                        return True
-            except OSError:
-                continue
-        return False
+        return tensorflow_process([self.pid, *descendants(self.pid, processes())]) is not None
+
+    def told_bytes(self) -> int:
+        """How much it has printed and reported so far."""
+        return os.fstat(self.log_fd).st_size + self.progress_read
 
     def next_chunk(self) -> bytes:
         """The next bytes of the log, within the window."""
@@ -144,6 +143,33 @@ def become(job: dict[str, Any], agent: int, streams: tuple[int, int, int], error
         # a Python finds its virtual environment by what it is called
         os.execvpe(program, [program, *job["argv"][1:]], environment)
     except BaseException as error:
-        reason = error.strerror if isinstance(error, OSError) else repr(error)
-        os.write(error_write, f"cannot {doing}: {reason}".encode())
+        reason = why_not(error, doing) if isinstance(error, OSError) else repr(error)
+        os.write(error_write, f"cannot {doing}: {reason}".encode("utf-8", "surrogateescape"))
     os._exit(127)
+
+
+def why_not(error: OSError, doing: str) -> str:
+    """What the system says, and what it does not say of a program's file that is there and cannot be run."""
+    action, _, path = doing.partition(" ")
+    found = what_is_wrong(path, error.errno) if action == "run" and os.sep in path else ""
+    return f"{error.strerror} ({found})" if found else str(error.strerror)
+
+
+def what_is_wrong(path: str, code: int | None) -> str:
+    """With a file that exec has refused to run; empty: nothing that the system's own words do not tell."""
+    if os.path.isdir(path):
+        return "it is a directory"
+    if code == errno.EACCES and os.path.exists(path) and not os.access(path, os.X_OK):
+        return "it is not executable"
+    try:
+        with open(path, "rb") as file:
+            first = file.readline(256).rstrip(b"\n")
+    except OSError:
+        return ""
+    if first.startswith(b"#!"):
+        return f"its first line is {first.decode('utf-8', 'replace')!r}, and that program cannot be run"
+    if code != errno.ENOEXEC:
+        return ""
+    if first.startswith(b"\x7fELF"):
+        return "it is built for another kind of machine"
+    return "its first line has no #!" if first else "it is empty"

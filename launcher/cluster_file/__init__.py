@@ -22,6 +22,7 @@ ROOT_VALUES = ("name", "command", "collect", "collect_interval")
 """The keys of the file's top level that hold one value."""
 DEFAULT_COMMAND = ("python", "-m", "training")
 NOTHING: Mapping[str, str] = MappingProxyType({})
+NOTHING_ELSE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class PortRange(NamedTuple):
@@ -111,11 +112,22 @@ class ClusterFile(NamedTuple):
     command: tuple[str, ...] = DEFAULT_COMMAND
     restart: RestartLimits = RestartLimits()
     timeouts: Timeouts = Timeouts()
-    collect: tuple[str, ...] = ("checkpoints", "tensorboard", "export")
-    """Names below the chief's output directory."""
+    collect: tuple[str, ...] = (".",)
+    """Names below the chief's output directory; `.` is all that is there."""
     sync: Sync | None = None
     collect_interval: float = 60.0
     """Seconds between two looks for new files of a chief on another host; 0: only at the end."""
+    per_task: Mapping[str, tuple[str, ...]] = NOTHING_ELSE
+    """By task type: what its tasks run in place of `command`."""
+
+    @property
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        """Each command that some task runs, once."""
+        return tuple(dict.fromkeys(self.command_of(task) for host in self.hosts for task in host.tasks))
+
+    def command_of(self, task: Task) -> tuple[str, ...]:
+        """What a task runs."""
+        return self.per_task.get(task.type, self.command)
 
 
 def local_cluster(workers: int, command: Sequence[str] = DEFAULT_COMMAND, name: str = "local") -> ClusterFile:
@@ -148,6 +160,7 @@ def read_cluster_file(path: Path) -> ClusterFile:
         sync=sync,
         restart=RestartLimits(**_section(file, "restart")),
         timeouts=Timeouts(**_section(file, "timeouts")),
+        per_task=_section(file, "per_task"),
         **{"name": path.stem, **given},
     )
 

@@ -69,6 +69,19 @@ def check_hosts(hosts: Sequence[Entries], mistakes: Mistakes) -> None:
         _check_gang(known, mistakes)
 
 
+def check_per_task(file: Entries, hosts: Sequence[Entries], mistakes: Mistakes) -> None:
+    """Note a command for tasks that no host runs."""
+    per_task: Entries | None = file.values.get("per_task")
+    counts = [task_counts(host) for host in hosts]
+    if per_task is None or None in counts:
+        return
+    run = {kind for each in counts if each for kind, count in each.items() if count}
+    for kind, node in per_task.given.items():
+        if kind not in run:
+            found = f"a command for tasks of type {kind}, and no host runs one"
+            mistakes.add(node, f"{found}; there are tasks of type {', '.join(sorted(run)) or 'none'}")
+
+
 def check_sync(file: Entries, path: Path, mistakes: Mistakes) -> None:
     """Note a project directory that is none, or surely is not meant."""
     sync: Entries | None = file.values.get("sync")
@@ -123,7 +136,7 @@ def _check_host(host: Entries, counts: Mapping[str, int], mistakes: Mistakes) ->
 
 
 def _check_localhost(host: Entries, mistakes: Mistakes) -> None:
-    for key, instead in (("run_dir", "`launch --run-dir` names it here"), ("ssh", "no ssh is used here")):
+    for key, instead in (("run_dir", "the option --run-dir names it here"), ("ssh", "no ssh is used here")):
         if key in host.given and host.node.entries.get(key) is not None:
             mistakes.add(host.given[key], f"{key} of localhost; {instead}: leave it out")
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from launcher.cluster import TASK_TYPES
-from launcher.cluster_file.checks import check_hosts, check_sync, merged_hosts
+from launcher.cluster_file.checks import check_hosts, check_per_task, check_sync, merged_hosts
 from launcher.cluster_file.file_text import Mistakes, read_text
 from launcher.cluster_file.value_kinds import Count, Duration, Flag, Kind, Text
 from launcher.cluster_file.value_structures import Entries, Environment, ListOf, Ports, Record, Shorthand, Words
@@ -17,6 +17,7 @@ from launcher.cluster_file.yaml_nodes import parse
 
 HOST_EXAMPLE = "{host: localhost, workers: 2}"
 SSH_DESTINATION = "an ssh destination: an alias, a host or user@host"
+FORMER_TYPES = {"master": f"TensorFlow 2 calls it 'chief'; allowed are {', '.join(TASK_TYPES)}"}
 RESERVED = {
     "TF_CONFIG": "the launcher makes it for each task",
     "TF_GRPC_REUSE_PORT": "the launcher sets it; see `hold_ports`",
@@ -40,7 +41,7 @@ def _is_pattern(text: str) -> bool:
 
 def _is_below(text: str) -> bool:
     path = PurePosixPath(text)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    return bool(text) and not path.is_absolute() and ".." not in path.parts
 
 
 SSH = Record(
@@ -49,11 +50,7 @@ SSH = Record(
 )
 SHARED_HOST_KEYS: Mapping[str, Kind] = {
     "workers": Count(0, 9999),
-    "tasks": Record(
-        {kind: Count(0, 9999) for kind in TASK_TYPES},
-        "{chief: 1, worker: 2}",
-        hints={"master": f"TensorFlow 2 calls it 'chief'; allowed are {', '.join(TASK_TYPES)}"},
-    ),
+    "tasks": Record({kind: Count(0, 9999) for kind in TASK_TYPES}, "{chief: 1, worker: 2}", hints=FORMER_TYPES),
     "gpus": ListOf(Count(0, 9999), "GPU", "[0, 1]", unique=True),
     "python": Text("the path or name of a Python interpreter"),
     "workdir": Text("the path of a directory"),
@@ -101,6 +98,7 @@ ROOT = Record(
         ),
         "ssh": SSH,
         "command": Words(low=1),
+        "per_task": Record({kind: Words(low=1) for kind in TASK_TYPES}, "{ps: [python, ps.py]}", hints=FORMER_TYPES),
         "restart": Record({"max_restarts": Count(0), "backoff": Duration()}, "{max_restarts: 3, backoff: 1s}"),
         "timeouts": Record(
             {
@@ -147,5 +145,6 @@ def read_entries(path: Path) -> tuple[Entries, tuple[Entries, ...]]:
     check_hosts(hosts, mistakes)
     if isinstance(file, Entries):
         check_sync(file, path, mistakes)
+        check_per_task(file, hosts, mistakes)
     mistakes.check()
     return file, hosts

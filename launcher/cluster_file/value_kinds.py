@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from launcher.cluster_file.file_text import Mistakes, shortened
 from launcher.cluster_file.yaml_nodes import Node, Scalar, YamlList, YamlMap
+from launcher.placeholders import MEANINGS
 
 _DURATION = re.compile(r"((?:0|[1-9][0-9]{0,11})(?:\.[0-9]{1,12})?)(ms|s|m|h|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -81,8 +82,16 @@ class AsWritten:
     def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         """The text as it stands in the file, without its quotes."""
         if not isinstance(node, Scalar) or node.kind == "nothing":
-            return wrong(node, name, 'a text, a number, true or false; write "" for an empty text', mistakes)
+            remedy = _braces_remedy(node) or 'write "" for an empty text'
+            allowed = f"a text, a number, true or false; {remedy}"
+            return wrong(node, name, allowed, mistakes)
         return node.text
+
+
+def _braces_remedy(node: Node) -> str:
+    """For `PMI_RANK: {rank}`, which is a mapping in YAML."""
+    names = list(node.entries) if isinstance(node, YamlMap) else []
+    return f'quote a text in braces: "{{{names[0]}}}"' if len(names) == 1 and names[0] in MEANINGS else ""
 
 
 class Count(NamedTuple):

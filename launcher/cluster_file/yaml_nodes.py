@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from launcher.cluster_file.file_text import Mistakes, shortened
+from launcher.placeholders import any_in
 
 if TYPE_CHECKING:
     import yaml
@@ -96,6 +97,8 @@ def _fail_with_syntax(error: yaml.MarkedYAMLError, text: str, mistakes: Mistakes
     begun = f" that begins in line {error.context_mark.line + 1}" if error.context_mark else ""
     context = f" {error.context}{begun}" if error.context else ""
     remedy = "look for a wrong indentation or an open quote or bracket here or just above"
+    if any_in(text.split("\n")[line - 1 : line]):
+        remedy = 'quote a text with braces in a list or mapping: "--task_index={index}"'
     mistakes.fail(line, column, f"this is not YAML: {error.problem}{context}; {remedy}")
 
 

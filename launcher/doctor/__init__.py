@@ -33,9 +33,9 @@ Nothing is started and nothing is left behind; the ports that the workers would 
 
 \b
 Examples:
-  launch doctor -c my_cluster.yaml
-  launch doctor -c my_cluster.yaml --import --gradient-mb 98 -- train.py --epochs 3
-  launch doctor --workers 2
+  {launch} doctor -c my_cluster.yaml
+  {launch} doctor -c my_cluster.yaml --import --gradient-mb 98 -- train.py --epochs 3
+  {launch} doctor --workers 2
 
 \b
 Exit codes: 0 no errors (there may be warnings), 2 usage or cluster file, 3 errors were found, 130 interrupted.
@@ -60,6 +60,7 @@ Exit codes: 0 no errors (there may be warnings), 2 usage or cluster file, 3 erro
 @click.option("--json", "as_json", is_flag=True, help="For machines: all that was found out, as one object on stdout.")
 @options.run_dir
 @options.env
+@options.python
 @click.option("-v", "--verbose", is_flag=True, help="Show who reaches whom, and how fast, also where all is well.")
 @options.no_color
 @options.command

@@ -13,9 +13,9 @@ from launcher.doctor.exchange import BYTES, SECONDS, gradients, rounds
 from launcher.doctor.probing import Question
 from launcher.doctor.reach import chosen, dials, failures, possible_addresses
 from launcher.doctor.visit import Visit
-from launcher.host_contexts import brings_training, host_contexts
+from launcher.host_contexts import host_contexts
 from launcher.host_facts import same_machines
-from launcher.plan import HostContext, TaskPlan, plan_attempt
+from launcher.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
 from launcher.request import Request
 
 NAME = "doctor"
@@ -70,7 +70,7 @@ class Doctor:
         return Examination(
             file,
             tuple(each.examination() for each in visit.hosts.values()),
-            gradients(file.command, self._request.gradient_mb),
+            gradients(file.commands, self._request.gradient_mb),
             self._request.import_tensorflow,
             self._addresses,
             visit.dialled,
@@ -90,11 +90,11 @@ class Doctor:
         }
 
     def _question(self, host: Host, plan: TaskPlan, context: HostContext) -> Question:
-        python = host.python or context.python
+        python = python_of(self._file.command_of(plan.task), host, context)
         comes = self._file.sync is not None and not host.is_local
         asked = {
             # what comes along with a run need not be there
-            "argv": [python] if comes or brings_training(self._file.command) else list(plan.argv),
+            "argv": [python] if comes or brings_training(self._file.command_of(plan.task)) else list(plan.argv),
             "addresses": list(self._possible[host.name]),
             "output": str(PurePath(context.run_dir).parent),
             "marker": self._markers[host.name],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from launcher.doctor.examination import Gradients, Speed
-from launcher.host_contexts import brings_training
+from launcher.plan import brings_training
 
 MEGABYTE = 1e6
 SUPPOSED_MB = 100.0
@@ -17,11 +17,11 @@ SECONDS = 1.0
 MOST_HOSTS_IN_PAIRS = 8
 
 
-def gradients(command: Sequence[str], megabytes: float | None) -> Gradients:
+def gradients(commands: Sequence[Sequence[str]], megabytes: float | None) -> Gradients:
     """As the user says; known for our own training program; else an example."""
     if megabytes is not None:
         return Gradients(megabytes * MEGABYTE, "--gradient-mb")
-    if brings_training(command):
+    if brings_training(*commands):
         return Gradients(DIGITS_CNN_BYTES, "the model of `python -m training`")
     return Gradients(SUPPOSED_MB * MEGABYTE, "an example; say yours with --gradient-mb: 4 bytes a weight")
 

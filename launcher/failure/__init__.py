@@ -20,12 +20,30 @@ if TYPE_CHECKING:
     from launcher.failure.traceback_text import Crash
 
 
+class LastReport(NamedTuple):
+    """What a worker last wrote to the file that `LAUNCH_PROGRESS` names."""
+
+    line: bytes
+    """One JSON object, if the program keeps to what is agreed."""
+    seconds: float
+    """From its arrival to the worker's end."""
+
+
+class LastStep(NamedTuple):
+    """How far a worker had come when it was last heard of."""
+
+    step: int
+    seconds: float
+    """From that report to the worker's end."""
+
+
 class Ending(NamedTuple):
     """How a member of the gang, or its host, ended."""
 
     event: TaskExited | TaskStartFailed | HostLost | TimedOut
     stopped: bool
     """The launcher had already told the gang to stop: the exit is of our making, the log need not be."""
+    last_report: LastReport | None = None
 
     @property
     def bad(self) -> bool:
@@ -76,6 +94,7 @@ class Failure(NamedTuple):
     remedy: str | None = None
     accused: Task | None = None
     """The peer that it lost contact with, as far as TensorFlow says. `chief 0` also stands for whichever task leads."""
+    last_step: LastStep | None = None
 
     def same_as(self, other: Failure) -> bool:
         """Whether both tell of the same trouble, on whichever worker; numbers in the text do not count."""
@@ -86,6 +105,8 @@ class Failure(NamedTuple):
 
 
 _CRASH_SIGNALS = frozenset({signals.SIGSEGV, signals.SIGABRT, signals.SIGBUS, signals.SIGFPE, signals.SIGILL})
+LAST_WORDS = 10
+"""Lines that are shown of a worker whose end came from outside: they do not explain it."""
 _NOT_ITS_OWN = ("KeyboardInterrupt", "SystemExit")
 
 
@@ -102,7 +123,7 @@ def classify(ending: Ending, python: str | None = None) -> Failure:
         case TimedOut():
             return _timed_out(*ending.event)
         case TaskExited():
-            return _exited(ending.event, ending.stopped, python)
+            return _exited(ending.event, ending.stopped, python)._replace(last_step=_last_step(ending.last_report))
 
 
 def root_cause(failures: Sequence[Failure]) -> Failure | None:
@@ -146,18 +167,31 @@ def _timed_out(host: str, task: Task, awaited: Awaited, limit: float) -> Failure
 
 
 def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
-    from launcher.failure.traceback_text import last_crash, last_lines, log_lines
+    from launcher.failure.excerpt import last_lines, log_lines
+    from launcher.failure.traceback_text import last_crash
 
     plain = Failure(Kind.EXITED, event.host, event.task, event.exit_code, event.signal, event.out_of_memory, stopped)
     if event.succeeded:
         return plain._replace(kind=Kind.STOPPED if stopped else Kind.LEFT)
     lines = log_lines(event.tail)
     if event.out_of_memory or (not stopped and _signal_of(event) and _signal_of(event) not in _CRASH_SIGNALS):
-        return _killed(plain._replace(excerpt=last_lines(lines)))
+        return _killed(plain._replace(excerpt=last_lines(lines, LAST_WORDS)))
     crash = _telling(last_crash(lines), event, stopped)
     if crash is not None:
         return _crashed(plain, crash, python)
     return _without_traceback(plain._replace(excerpt=last_lines(lines)), python)
+
+
+def _last_step(report: LastReport | None) -> LastStep | None:
+    import json
+
+    if report is None:
+        return None
+    try:
+        step = json.loads(report.line)["step"]
+    except (ValueError, TypeError, LookupError):
+        return None  # a program may report what it likes
+    return LastStep(step, report.seconds) if isinstance(step, int) else None
 
 
 def _killed(failure: Failure) -> Failure:
@@ -190,7 +224,7 @@ def _crashed(plain: Failure, crash: Crash, python: str | None) -> Failure:
         summary=told.summary,
         location=told.location,
         excerpt=crash.excerpt,
-        remedy=remedies.for_text("\n".join(each.text for each in crash.chain), plain.host, python),
+        remedy=remedies.for_text(told.text, plain.host, python, told.calls),
         accused=collateral.accused(first.text) if kind is Kind.COLLATERAL else None,
     )
 
@@ -204,8 +238,8 @@ def _without_traceback(plain: Failure, python: str | None) -> Failure:
     if plain.stopped:
         return plain._replace(kind=Kind.STOPPED)
     if plain.signal is not None or shell_signal(plain.exit_code):
-        return plain._replace(kind=Kind.KILLED, remedy=remedies.for_text(text, plain.host, python))
-    remedy = remedies.for_exit_code(plain.exit_code, plain.host) or remedies.for_text(text, plain.host, python)
+        return plain._replace(kind=Kind.KILLED, remedy=remedies.for_last_words(plain.excerpt, None, plain.host, python))
+    remedy = remedies.for_last_words(plain.excerpt, plain.exit_code, plain.host, python)
     return plain._replace(kind=Kind.BAD_USAGE if plain.exit_code == EXIT_USAGE else Kind.EXITED, remedy=remedy)
 
 

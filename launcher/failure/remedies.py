@@ -1,35 +1,57 @@
-"""What to do about failures whose remedy is known. Pure."""
+"""What to do about failures whose remedy is known. A remedy that may not fit is left out. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from launcher.transport import LOCALHOST
 
 NOT_FOUND = 127
 """A shell's exit code for a command that does not exist."""
 NOT_EXECUTABLE = 126
 PREEMPTED = 42
 """What TensorFlow's PreemptionCheckpointHandler exits with once it has saved."""
+LAST_WORDS = 3
+"""Lines at the end of a log that tell why a program ended which left no traceback."""
 
-_LESS_MEMORY = "use a smaller batch for each replica, or fewer workers on {host}"
-_FIND_FILE = "the file must be on {host} too: check `workdir` in the cluster file; `sync` sends a project"
+_LESS_MEMORY = "use a smaller batch for each replica, read the data piece by piece, or start fewer workers on {host}"
+_IN_FRONT = "put the program that reads it in front (like `python {name}` or `sh {name}`)"
 _BY_TEXT = (
     (
-        r"(?:ModuleNotFoundError: |: )No module named '?(?P<name>[\w.]+)",
-        "install {name} for {python} on {host}, or name another `python` or `workdir` for it in the cluster file",
+        r"(?:ModuleNotFoundError: |: )No module named '?(?P<name>\w+)'?(?!\S)",
+        "install {name} for {python} on {host}, or name another `python` for it; a module of your own must lie in "
+        "`workdir` or on PYTHONPATH there",
     ),
     (
-        r"cannot run (?P<name>\S*python\S*): No such file",
-        "name the Python of {host} that has TensorFlow as `python` in the cluster file; scripts/setup_host makes one",
+        r"cannot run (?P<name>(?:\S*/)?python[\d.]*): No such file or directory$",
+        "name the Python of {host} that has TensorFlow as `python` in the cluster file",
     ),
-    (r"cannot run \S+: No such file", "check the command's spelling, and `workdir` and PATH on {host}"),
-    (r"cannot enter the working directory", "make that directory on {host}, or name another `workdir` for it"),
+    (r"cannot run .+: No such file or directory$", "check the command's spelling, and `workdir` and PATH on {host}"),
+    (
+        r"cannot run (?P<name>.+): Permission denied \(it is not executable\)",
+        f"chmod +x {{name}} on {{host}}, or {_IN_FRONT}",
+    ),
+    (
+        r"cannot run (?P<name>.+): Exec format error \(its first line has no",
+        f"give {{name}} a first line that names what reads it (like #!/bin/sh), or {_IN_FRONT}",
+    ),
+    (
+        r"cannot enter the working directory (?P<name>.+): No such file",
+        "make that directory on {host}, or name another `workdir` for it",
+    ),
     (
         r"Collective ops must be configured at program startup",
         "create the MultiWorkerMirroredStrategy before anything else that uses TensorFlow in the program",
     ),
     (
-        r"Could not start gRPC server|Address already in use",
-        "another process on {host} has the port: end it, or give the host other `ports` (or none: any free port)",
+        r"Could not start gRPC server",
+        "the port that the program gave TensorFlow is taken on {host}: start one server a process, at its own address "
+        "in TF_CONFIG (with `hold_ports: false` another program may have taken that)",
+    ),
+    (
+        r"OSError: \[Errno 98\] Address already in use",
+        "the port that the program opens is taken on {host}; workers of one host need a port each",
     ),
     (
         r"Shape mismatch in the collective instance",
@@ -39,30 +61,62 @@ _BY_TEXT = (
         r"unsupported type <?[^\n]*PerReplica|Invalid reduction dimension 0",
         "Keras 3 fails so under several workers: leave --no-keras-fix out, or create the strategy before the model",
     ),
-    (r"MemoryError|OOM when allocating tensor|std::bad_alloc|CUDA_ERROR_OUT_OF_MEMORY", _LESS_MEMORY),
-    (r"can't open file|FileNotFoundError", _FIND_FILE),
-    (r"No space left on device|Disk quota exceeded", "make room on the disk of {host}"),
-    (r"PermissionError", "check owner and mode of that path on {host}"),
+    (r"\b(?:_ArrayM|M)emoryError\b|OOM when allocating tensor|std::bad_alloc|CUDA_ERROR_OUT_OF_MEMORY", _LESS_MEMORY),
+    (r"No space left on device|Disk quota exceeded", "make room on {host}, where the program writes"),
+    (
+        r"PermissionError: \[Errno 13\] Permission denied: '(?P<name>[^'\n]+)'(?!\s*->)",
+        "check owner and mode of {name} on {host}, and of the directories above it",
+    ),
+)
+_BEHIND_SSH = (
+    (
+        r"cannot run (?P<name>(?:\S*/)?python[\d.]*): No such file or directory$",
+        "name the Python of {host} that has TensorFlow as `python` in the cluster file; scripts/setup_host makes one",
+    ),
 )
 _BY_EXIT_CODE = {
-    NOT_FOUND: "the command does not exist on {host}: check its spelling, `workdir` and PATH there",
-    NOT_EXECUTABLE: "the command cannot be run on {host}: check its mode (chmod +x) and its first line",
-    PREEMPTED: "the program saved and left on a notice of preemption; with --max-restarts it goes on from there",
+    NOT_FOUND: (
+        r": (?:command )?not found|No such file or directory$",
+        "the command does not exist on {host}: check its spelling, `workdir` and PATH there",
+    ),
+    NOT_EXECUTABLE: (
+        r"Permission denied|[Cc]annot execute|Exec format error|bad interpreter",
+        "the command cannot be run on {host}: check its mode (chmod +x) and its first line (#!)",
+    ),
+    PREEMPTED: (
+        r"[Pp]reempt|[Tt]ermination",
+        "the program saved and left on a notice of preemption; with --max-restarts it goes on from there",
+    ),
 }
+"""What the program must have said, too: any program may exit with any code."""
 
 
-def for_text(text: str, host: str, python: str | None = None) -> str | None:
-    """The remedy for what a failed program said; `python` is the interpreter that it was started with."""
-    for pattern, remedy in _BY_TEXT:
-        if found := re.search(pattern, text):
-            interpreter = python or "the Python that runs the program"
-            return remedy.format(host=host, python=interpreter, **found.groupdict())
-    return None
+def for_text(text: str, host: str, python: str | None = None, calls: Sequence[str] = ()) -> str | None:
+    """The remedy for what a failed program said.
+
+    Args:
+        text: its exception with all that it says, or its last lines.
+        host: where it ran.
+        python: the interpreter that it was started with.
+        calls: the lines of the traceback above the exception.
+    """
+    from launcher.failure.missing_file import for_missing_file
+
+    known: tuple[tuple[str, str], ...] = (*(_BEHIND_SSH if host != LOCALHOST else ()), *_BY_TEXT)
+    for pattern, remedy in known:
+        if found := re.search(pattern, text, re.MULTILINE):
+            words = {"host": host, "python": python or "the Python that runs the program", **found.groupdict()}
+            return remedy.format_map(words)
+    return for_missing_file(text, calls, host)
 
 
-def for_exit_code(exit_code: int | None, host: str) -> str | None:
-    """The remedy for an exit code that has a meaning of its own."""
-    return _BY_EXIT_CODE[exit_code].format(host=host) if exit_code in _BY_EXIT_CODE else None
+def for_last_words(lines: Sequence[str], exit_code: int | None, host: str, python: str | None = None) -> str | None:
+    """The remedy for a program that ended without a traceback."""
+    said, remedy = _BY_EXIT_CODE.get(exit_code or 0, ("", None))
+    text = "\n".join(lines)
+    if remedy is not None and re.search(said, text, re.MULTILINE):
+        return remedy.format(host=host)
+    return for_text("\n".join(lines[-LAST_WORDS:]), host, python)
 
 
 def for_no_memory(host: str) -> str:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import signal as signals
 
 from launcher.failure import Failure, Kind, shell_signal
+from launcher.wording import duration
+
+_UNEXPLAINED = (Kind.KILLED, Kind.EXITED, Kind.LEFT, Kind.STALLED)
+"""Ends that leave no traceback: how far the worker had come is all there is to tell."""
 
 
 def report(failure: Failure, log: str | None = None) -> list[str]:
-    """What a person reads last: who, how, the end of its log, where the rest is, what to do."""
+    """What a person reads last: who, how, how far it had come, the end of its log, where the rest is, what to do.
+
+    `log`: the file that holds all that it wrote; None: it wrote nothing.
+    """
     where = f" ({failure.location})" if failure.location else ""
     says = f": {failure.summary}{where}" if failure.summary else ""
     lines = [f"{_who(failure)} {_how(failure)}{says}", *(f"  {line}" for line in failure.excerpt)]
+    if failure.last_step is not None and failure.kind in _UNEXPLAINED:
+        lines.insert(
+            1, f"Its last step was {failure.last_step.step}, {duration(failure.last_step.seconds)} before its end."
+        )
     if log is not None and failure.task is not None:
         lines.append(f"Its whole log: {log}")
     if failure.remedy:

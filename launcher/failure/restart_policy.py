@@ -1,13 +1,32 @@
-"""Whether the gang is started again after a failure. Pure."""
+"""Whether the gang is started again after a failure. Pure.
+
+Whatever may be otherwise next time is tried again: a restart costs seconds, a run that was given up too early a night.
+Not tried again is what cannot change by itself, and what came twice without any progress in between.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from launcher.failure import Failure, Kind
 
 LONGEST_DELAY = 60.0
 """Seconds."""
+
+_LASTING_CRASHES = (
+    (r"ModuleNotFoundError\b|ImportError: cannot import name\b", "what cannot be imported stays so"),
+    (r"(?:SyntaxError|IndentationError|TabError)\b", "a syntax error stays where it is"),
+)
+"""By the last line of a traceback. A file that is not found is left out: another worker, or a disk, may be late."""
+_CANNOT_RUN = re.compile(
+    r"cannot (?:run|enter) .*: (?:No such file or directory|Not a directory|Permission denied|Exec format error)",
+    re.DOTALL,
+)
+_SHELL_CANNOT_RUN = (126, 127)
+"""A shell's exit codes for a program that cannot be executed, and for one that is not there."""
+_UNLIKE_CHECKPOINTS = "the workers do not find the same checkpoint"
+"""Said by `training/checkpoint.py`. What the launcher can bring to a host is there before an attempt starts."""
 
 
 class Restart(NamedTuple):
@@ -60,13 +79,32 @@ class RestartPolicy(NamedTuple):
         last = attempts[-1]
         if interrupted:
             return "the run was interrupted"
-        if last.cause is not None and last.cause.kind is Kind.BAD_USAGE:
-            return "exit code 2 means bad usage, which a restart does not mend"
+        if last.cause is not None and (lasting := lasting_reason(last.cause)):
+            return lasting
         if len(attempts) > self.max_restarts:
             return f"max_restarts is {self.max_restarts}"
         if len(attempts) > 1 and not last.progressed and _same(attempts[-2].cause, last.cause):
             return "the same failure came twice, with no new checkpoint in between"
         return None
+
+
+def lasting_reason(cause: Failure) -> str | None:
+    """Why a failure would come again in every attempt; None: nothing says that it would."""
+    if cause.kind is Kind.BAD_USAGE:
+        return "exit code 2 means bad usage, which a restart does not mend"
+    if _cannot_run(cause):
+        return "a program that cannot be run cannot be run in the next attempt, either"
+    if any(_UNLIKE_CHECKPOINTS in line for line in (cause.summary, *cause.excerpt)):
+        return "the workers would not find the same checkpoint in the next attempt, either"
+    if cause.kind is not Kind.CRASHED:
+        return None
+    return next((reason for pattern, reason in _LASTING_CRASHES if re.match(pattern, cause.summary)), None)
+
+
+def _cannot_run(cause: Failure) -> bool:
+    if cause.kind is Kind.NOT_STARTED:
+        return _CANNOT_RUN.match(cause.summary) is not None
+    return cause.kind is Kind.EXITED and cause.exit_code in _SHELL_CANNOT_RUN
 
 
 def _same(before: Failure | None, now: Failure | None) -> bool:

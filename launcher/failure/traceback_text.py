@@ -1,20 +1,18 @@
-"""Finds in the end of a program's log how it failed: its last traceback, or its last plain lines. Pure."""
+"""Finds in the end of a program's log the traceback with which it failed. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launcher.console.startup_noise import NoiseReader
+from launcher.failure.excerpt import NATIVE_LOG, WIDTH, of_traceback
+from launcher.failure.frames import FRAME, own_places
 
-SCREENFUL = 25
-"""How many lines of a log are shown in a report."""
-WIDTH = 300
+MOST_FOREIGN = 20
+"""Different lines of other threads that are looked for inside a traceback."""
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_NATIVE_LOG = re.compile(r"(?:[IWEF]\d{4} \d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] )")
 _HEADER = re.compile(r"[ |+]*(?:Exception Group )?Traceback \(most recent call last\):$")
 _CONNECTORS = (
     "The above exception was the direct cause of the following exception:",
@@ -24,13 +22,11 @@ _AFTERMATH = re.compile(r"Exception ignored in|Error in atexit\._run_exitfuncs|E
 _NATIVE_DUMP = re.compile(r"Fatal Python error: ")
 _SYNTAX_ERROR = re.compile(r"(?:SyntaxError|IndentationError|TabError): ")
 _LOGGED = re.compile(r"\b(?:ERROR|CRITICAL|WARNING)\b|Exception in thread ")
-_FRAME = re.compile(r'[ |]*File "(?P<path>[^"]+)", line (?P<line>\d+)')
-_LIBRARY = re.compile(
-    r"site-packages/|dist-packages/|/lib/python3\.\d+/|<frozen |__autograph_generated_file|^<string>$"
-)
-_EXCEPTION = re.compile(r"(?:\w+\.)*(?P<name>[A-Z]\w*)(?:: (?P<message>.*)|:)?$")
+_EXCEPTION = re.compile(r"(?:\w+\.)*(?P<name>_?[A-Z]\w*)(?:: (?P<message>.*)|:)?$")
 _OPERATION = re.compile(r" \[Op:\w+\](?: name:.*)?$")
 _GRAPH_NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
+_CALLING = re.compile(r"Exception encountered when calling (?P<layer>[^\s,]+?)\.?(?:$|,)")
+"""Keras 3 puts this before what a layer raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +39,8 @@ class Raised:
     """The same in one line: `ValueError: labels out of range`."""
     location: str | None
     """`file:line` of the last frame that is the user's own code."""
+    calls: tuple[str, ...] = ()
+    """The lines above its name: the frames that led to it, each with its code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +56,6 @@ class Crash:
     """The program printed after it what it had printed before it."""
     ends_log: bool
     """Nothing of the program's own follows."""
-
-
-def log_lines(tail: bytes) -> list[str]:
-    """The lines of a log's tail as a person sees them: no colours, progress bars as they ended."""
-    text = tail.decode(errors="replace").replace("\r\n", "\n")
-    lines = [_ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip() for line in text.split("\n")]
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
-
-
-def last_lines(lines: Sequence[str], count: int = SCREENFUL) -> tuple[str, ...]:
-    """The last lines without TensorFlow's start-up noise; with it where there is nothing else."""
-    if not lines:
-        return ()
-    marked = NoiseReader().marked("".join(f"{line}\n" for line in lines).encode())
-    said = [line for line, (_, noise) in zip(lines, marked, strict=True) if not noise]
-    while said and not said[0]:
-        said.pop(0)
-    return _clipped((said or list(lines))[-count:])
 
 
 def last_crash(lines: Sequence[str]) -> Crash | None:
@@ -119,27 +97,29 @@ def _headless_crash(lines: Sequence[str]) -> Crash | None:
             )
             return _dump(lines[number:end])
     if lines and _SYNTAX_ERROR.match(lines[-1]):
-        starts = [number for number in range(max(0, len(lines) - 5), len(lines)) if _FRAME.match(lines[number])]
+        starts = [number for number in range(max(0, len(lines) - 5), len(lines)) if FRAME.match(lines[number])]
         return _crash(lines, starts[:1], len(lines)) if starts else None
     return None
 
 
 def _dump(block: Sequence[str]) -> Crash:
-    frames = _own_frames(block)
+    frames = own_places(block)
     raised = Raised("\n".join(block), block[0], frames[0] if frames else None)
-    return Crash((raised,), _clipped(_shortened(block)), logged=False, went_on=False, ends_log=True)
+    return Crash((raised,), of_traceback(block, ()), logged=False, went_on=False, ends_log=True)
 
 
 def _crash(lines: Sequence[str], chain: list[int], end: int) -> Crash:
     seen = Counter(map(_masked, lines))
     segments = [_segment(lines[start:stop], seen) for start, stop in zip(chain, [*chain[1:], end], strict=True)]
-    after = [line for line in _message(segments[-1])[1:] if _is_outer(line) and not _NATIVE_LOG.match(line)]
+    after = [line for line in _message(segments[-1])[1:] if _is_outer(line) and not NATIVE_LOG.match(line)]
     before = {_masked(line) for line in lines[: chain[0]]}
+    calls = [line for segment in segments for line in segment]
+    calls = calls[: len(calls) - len(segments[-1]) + _named(segments[-1])]
     head = lines[max(0, chain[0] - 1)]
     return Crash(
         chain=tuple(map(_raised, segments)),
-        excerpt=_clipped(_shortened([line for segment in segments for line in segment])),
-        logged=bool(_LOGGED.search(head)) and not _NATIVE_LOG.match(head),
+        excerpt=of_traceback(calls, segments[-1][_named(segments[-1]) :]),
+        logged=bool(_LOGGED.search(head)) and not NATIVE_LOG.match(head),
         went_on=any(_masked(line) in before for line in after),
         ends_log=not after,
     )
@@ -147,18 +127,29 @@ def _crash(lines: Sequence[str], chain: list[int], end: int) -> Crash:
 
 def _raised(segment: Sequence[str]) -> Raised:
     message = _message(segment)
-    frames = _own_frames(segment)
-    return Raised("\n".join(message), _summary(message), frames[-1] if frames else None)
+    places = own_places(segment)
+    return Raised(
+        text="\n".join(message),
+        summary=_summary(message),
+        location=places[-1] if places else None,
+        calls=tuple(segment[: _named(segment)]),
+    )
 
 
 def _segment(block: Sequence[str], seen: Counter[str]) -> list[str]:
     """One traceback without what other threads printed into it, whole lines or into the middle of one."""
-    between = {_masked(line) for line in block[1 : _named(block)] if _is_outer(line)}
-    foreign = [
-        re.escape(line).replace("\\#", r"[\d#]+") for line in between if seen[line] > 1 and not _HEADER.match(line)
-    ]
-    text = "".join(f"{line}\n" for line in block)
-    return re.sub(f"(?:{'|'.join(foreign)})\n", "", text).split("\n")[:-1] if foreign else list(block)
+    between = {_masked(line): line for line in block[1 : _named(block)] if _is_outer(line) and not _HEADER.match(line)}
+    foreign = [_words(line) for masked, line in between.items() if seen[masked] > 1][:MOST_FOREIGN]
+    kept: list[str] = []
+    begun = ""
+    for line in block:
+        own = _without_end(line, foreign)
+        if own == line:
+            kept.append(begun + line)
+            begun = ""
+        else:
+            begun += own
+    return [*kept, begun] if begun else kept
 
 
 def _is_outer(line: str) -> bool:
@@ -189,43 +180,26 @@ def _summary(message: Sequence[str]) -> str:
         return ""
     found = _EXCEPTION.match(_bare(message[0]))
     name, text = (found["name"], found["message"] or "") if found else ("", message[0])
+    detail = _detail(text[: 4 * WIDTH], message[1:]).strip().removeprefix(f"{name}: ")
+    return f"{name}: {detail}"[:WIDTH] if detail else name
+
+
+def _detail(text: str, rest: Sequence[str]) -> str:
+    """What an exception says in one line, where its first line is only an introduction."""
     detail = _GRAPH_NODE.sub("", _OPERATION.sub("", text))
     if detail in ("", "Graph execution error:"):
-        detail = next((line for line in message[1:] if _says_something(line)), "")
-    return f"{name}: {detail.strip()}"[:WIDTH] if detail else name
+        return next(filter(_says_something, rest), "")
+    if detail == "in user code:":
+        return next((line for line in reversed(rest) if _EXCEPTION.match(_bare(line))), detail)
+    if calling := _CALLING.match(detail):
+        reason = next((line for line in rest if _says_something(line) and not line.endswith(":")), None)
+        return f"{calling['layer']}: {reason.strip()}" if reason else detail
+    return detail
 
 
 def _says_something(line: str) -> bool:
-    return bool(line.strip()) and not line.startswith(("Detected at node", "<stack traces", "  File ", "\t"))
-
-
-def _own_frames(block: Iterable[str]) -> list[str]:
-    found = (_FRAME.match(line) for line in block)
-    return [f"{frame['path']}:{frame['line']}" for frame in found if frame and not _LIBRARY.search(frame["path"])]
-
-
-def _shortened(block: Sequence[str]) -> list[str]:
-    """At most a screenful: first without library frames, then without the middle."""
-    lines = [line for line in block if line and not _NATIVE_LOG.match(line)]
-    if len(lines) > SCREENFUL:
-        lines = _without_library_frames(lines)
-    if len(lines) > SCREENFUL:
-        head = SCREENFUL // 3
-        rest = SCREENFUL - head - 1
-        lines = [*lines[:head], f"  [{len(lines) - head - rest} lines left out]", *lines[-rest:]]
-    return lines
-
-
-def _without_library_frames(lines: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    library = False
-    for line in lines:
-        frame = _FRAME.match(line)
-        if frame or not line.startswith("    "):
-            library = bool(frame and _LIBRARY.search(frame["path"]))
-        if not library and line.strip(" ^~"):
-            kept.append(line)
-    return kept
+    introductions = ("Detected at node", "<stack traces", "  File ", "\t")
+    return bool(line.strip()) and not line.startswith(introductions) and not NATIVE_LOG.match(line)
 
 
 def _masked(line: str) -> str:
@@ -236,5 +210,17 @@ def _bare(line: str) -> str:
     return line.strip().lstrip("|+ ")
 
 
-def _clipped(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(line if len(line) <= WIDTH else line[: WIDTH - 4] + " ..." for line in lines)
+def _words(line: str) -> list[str]:
+    """The line in pieces that are equal where lines differ in numbers only."""
+    return [piece if not piece[0].isdigit() else "#" for piece in re.findall(r"\d+|\D+", line)]
+
+
+def _without_end(line: str, foreign: Sequence[list[str]]) -> str:
+    """The line without what another thread printed at its end."""
+    pieces = re.findall(r"\d+|\D+", line)
+    words = _words(line)
+    for end in foreign:
+        begin = len(words) - len(end)
+        if begin >= 0 and words[begin + 1 :] == end[1:] and words[begin].endswith(end[0]):
+            return "".join(pieces[:begin]) + words[begin].removesuffix(end[0])
+    return line

@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from launcher.agent.files import EVERYTHING
 from launcher.events import FileNews, HostLost
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import Conversation, GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.host_gatherer import HostGatherer
+from launcher.gathering.image import is_copy
 from launcher.gathering.newest_step import NewestStep
-from launcher.gathering.remote_files import plain_names
-from launcher.gathering.report import left_line, retry_line, trouble_lines
+from launcher.gathering.other_output import OtherOutput
+from launcher.gathering.remote_files import RemoteFile, plain_names
+from launcher.gathering.report import left_line, retry_line, stays_line, trouble_lines
 from launcher.gathering.worker_logs import WorkerLogs
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
@@ -93,7 +96,7 @@ class Gathering:
         self._lost: set[str] = set()
         self._finishing = False
         self._lock = threading.Lock()
-        self._step = NewestStep(self._names, is_over=True)
+        self._step = NewestStep(is_over=True)
         self._numbers = itertools.count(STEP_QUESTION + 1)
 
     def begin(self, hosts: Sequence[RunHost], is_lost: Callable[[str], bool]) -> None:
@@ -125,9 +128,9 @@ class Gathering:
     def ask_newest_step(self) -> NewestStep:
         """How far the checkpoints of a chief on another host have come, before they are here."""
         chief = self._hosts.get(self._chief or "")
-        self._step = NewestStep(self._names, is_over=chief is None or chief.name in self._lost)
+        self._step = NewestStep(is_over=chief is None or chief.name in self._lost)
         if chief is not None and not self._step.is_over:
-            self._ask(chief.name, "list_below", number=STEP_QUESTION, root=chief.output_dir, names=self._names)
+            self._ask(chief.name, "list_below", number=STEP_QUESTION, root=chief.output_dir, names=[EVERYTHING])
         return self._step
 
     def finish(self) -> None:
@@ -163,20 +166,29 @@ class Gathering:
         """Say what is not here and why; return whether all is. `again`: the command that tries it once more."""
         for each in self.outcomes:
             if each.gathered.left:
-                self._say(left_line(each.host.name, each.gathered.left))
+                self._say(left_line(each.host, each.gathered.left))
+            if stays := self._staying(each):
+                self._say(stays_line(each.host, stays))
             if each.trouble is not None:
                 names = self._names if each.host.name == self._chief else ()
                 self._say(trouble_lines(each.host, names, each.trouble, again), error=True)
         return all(each.trouble is None for each in self.outcomes)
 
+    def _staying(self, outcome: Outcome) -> list[RemoteFile]:
+        """What only its host has. Where hosts share a disk, each has the chief's files, which are here."""
+        if outcome.host.name == self._chief:
+            return list(outcome.gathered.stays)
+        return [file for file in outcome.gathered.stays if not is_copy(self._directory.chief, file)]
+
     def _gatherer(self, host: RunHost) -> HostGatherer:
         is_chief = host.name == self._chief and bool(self._names)
+        output = ChiefOutput(self._directory, host, self._names, self._say) if is_chief else None
         return HostGatherer(
             host.name,
             Conversation(partial(self._ask, host.name), self._numbers),
             None if self._still_running else WorkerLogs(self._directory, host.run_dir, host.tasks),
-            ChiefOutput(self._directory, host, self._names, self._say) if is_chief else None,
-            self._interval,
+            output or OtherOutput(host.output_dir),
+            self._interval if is_chief else 0.0,
             complain=lambda trouble: self._say(retry_line(host.name, trouble, self._interval), error=True),
             ended=self._one_ended,
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from launcher.agent.files import EVERYTHING
 from launcher.gathering.checkpoints import INDEX_END, STATE_FILE, newest_named, prefix_of
 from launcher.gathering.conversation import Conversation, Fetched, Wanted
 from launcher.gathering.gathered import Gathered
@@ -15,11 +16,12 @@ from launcher.gathering.record import opened
 from launcher.gathering.remote_files import Listing
 from launcher.gathering.report import gathered_line, under_way_line
 from launcher.gathering.selection import Batch, grows, outdated, select
+from launcher.gathering.under_way import UnderWay
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
 
-LONG = 1 << 27
-"""Bytes that take a while: whoever waits for them is told."""
+LONG, VERY_LONG = 1 << 27, 1 << 30
+"""Bytes that take a while: whoever waits for them is told. While the run goes on nobody waits."""
 
 
 class ChiefOutput:
@@ -50,17 +52,19 @@ class ChiefOutput:
             NoRoomError, OSError: the disk here does not take a file.
         """
         with opened(self._directory.gathered_file) as record:
-            listing = conversation.list(self._host.output_dir, self._names)
+            listing = conversation.list(self._host.output_dir, [EVERYTHING] if final else self._names)
             image = Image(self._directory.chief, self._directory.parts, record)
             image.adopt(listing.files.values())
-            selection = select(listing, image.is_here, record.entries, final=final)
-            look = _Look(self._host.output_dir, listing, image, Gathered(left=dict(selection.waiting)))
+            selection = select(listing, image.is_here, record.entries, self._names, final=final)
+            gathered = Gathered(left=dict(selection.waiting), stays=selection.stays)
+            look = _Look(self._host.output_dir, listing, image, gathered)
             with _leaving_no_parts_on_a_full_disk(image):
                 batches = list(look.possible(selection.wanted))
                 size = sum(batch.size for batch in batches)
-                if final and size >= LONG:
+                if size >= (LONG if final else VERY_LONG):
                     self._say(under_way_line(self._host.name, size))
-                for batch in look.bring(batches, conversation):
+                under_way = UnderWay(f"from {self._host.name}", size, self._say)
+                for batch in look.bring(batches, conversation, under_way.moved if final else None):
                     if not final and batch.is_noteworthy:
                         self._say(gathered_line(batch))
                 for path in list(outdated(listing, image.is_here, record.entries)):
@@ -87,10 +91,12 @@ class _Look:
             else:
                 yield batch
 
-    def bring(self, batches: Sequence[Batch], conversation: Conversation) -> Iterator[Batch]:
-        """Fetch batch after batch; yield each that is in place."""
+    def bring(
+        self, batches: Sequence[Batch], conversation: Conversation, moved: Callable[[int], None] | None
+    ) -> Iterator[Batch]:
+        """Fetch batch after batch; yield each that is in place. `moved` is told of the bytes that have come."""
         wanted = [Wanted(file, partial(self.image.begin, file)) for batch in batches for file in batch.files]
-        with contextlib.closing(conversation.fetch(self.root, wanted)) as arriving:
+        with contextlib.closing(conversation.fetch(self.root, wanted, moved)) as arriving:
             for batch in batches:
                 self.image.check_room(batch)
                 if self._take(batch, arriving):

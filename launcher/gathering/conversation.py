@@ -98,8 +98,12 @@ class Conversation:
         listing.clock_ns = news.told["clock_ns"]
         return listing
 
-    def fetch(self, root: str, wanted: Iterable[Wanted]) -> Generator[Fetched]:
+    def fetch(
+        self, root: str, wanted: Iterable[Wanted], moved: Callable[[int], None] | None = None
+    ) -> Generator[Fetched]:
         """Fetch files below `root`, one after the other; each arrival belongs to the caller.
+
+        `moved` is told of the bytes that have come, piece by piece.
 
         Raises:
             HostAwayError, GivenUpError: no answer will come.
@@ -113,7 +117,7 @@ class Conversation:
                 if not asked:
                     return
                 number, file, arrival = asked[0]
-                fetched = self._receive(number, file, arrival)
+                fetched = self._receive(number, file, arrival, moved or (lambda _: None))
                 del asked[0]
                 yield fetched
         finally:
@@ -130,11 +134,12 @@ class Conversation:
         self._ask("send", number=number, root=root, **asked)
         return number, wanted.file, arrival
 
-    def _receive(self, number: int, file: RemoteFile, arrival: Arrival) -> Fetched:
+    def _receive(self, number: int, file: RemoteFile, arrival: Arrival, moved: Callable[[int], None]) -> Fetched:
         received = 0
         while (news := self._answer(number)).kind == "piece":
             arrival.take(news.told["offset"], news.data)
             received += len(news.data)
+            moved(len(news.data))
         told = news.told
         if news.kind != "sent":
             return Fetched(file, arrival, received, failure=told["reason"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch
 
 
@@ -16,9 +17,12 @@ class Gathered:
     """Bytes that were sent."""
     left: dict[str, str] = field(default_factory=dict)
     """What is there and was not taken: name -> why."""
+    stays: tuple[RemoteFile, ...] = ()
+    """Files of the output directory that nobody wants here."""
 
     def add(self, other: Gathered) -> None:
         """Take in what another look has brought."""
         self.batches += other.batches
         self.received += other.received
         self.left = {**self.left, **other.left}
+        self.stays += other.stays

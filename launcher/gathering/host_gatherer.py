@@ -9,6 +9,7 @@ from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import Conversation, GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import NoRoomError
+from launcher.gathering.other_output import OtherOutput
 from launcher.gathering.record import InUseError
 from launcher.gathering.worker_logs import WorkerLogs
 
@@ -28,7 +29,7 @@ class HostGatherer:
         host: str,
         conversation: Conversation,
         logs: WorkerLogs | None,
-        output: ChiefOutput | None,
+        output: ChiefOutput | OtherOutput,
         interval: float,
         complain: Callable[[Exception], None],
         ended: Callable[[HostGatherer], None],
@@ -39,7 +40,7 @@ class HostGatherer:
             host: its name.
             conversation: with its agent.
             logs: of its workers; None: they go on being written.
-            output: the chief's, if it is the chief's host.
+            output: its output directory.
             interval: seconds between two looks while the run goes on; 0: there are none.
             complain: told why something could not be gathered while the run goes on.
             ended: called, from the thread, when no more will come.
@@ -80,8 +81,8 @@ class HostGatherer:
     def _look_now_and_then(self) -> None:
         said: type[Exception] | None = None  # each kind of trouble once, until it is over
         while not self._finishing.is_set():
-            self.conversation.pause(self._interval if self._output is not None and self._interval else None)
-            if self._output is None or self._finishing.is_set():
+            self.conversation.pause(self._interval or None)
+            if self._finishing.is_set():
                 continue
             try:
                 self._output.gather(self.conversation, final=False)
@@ -103,5 +104,4 @@ class HostGatherer:
         """The logs first: they are small, and tell what happened."""
         if self._logs is not None:
             yield self._logs.gather(self.conversation)
-        if self._output is not None:
-            yield self._output.gather(self.conversation, final=self._logs is not None)
+        yield self._output.gather(self.conversation, final=self._logs is not None)

@@ -6,11 +6,13 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from launcher.gathering.arrival import Arrival
+from launcher.gathering.arrival import Arrival, make_directory
+from launcher.gathering.checkpoints import prefix_of
 from launcher.gathering.conversation import Fetched
 from launcher.gathering.record import Entry, Record
 from launcher.gathering.remote_files import RemoteFile
@@ -25,6 +27,15 @@ SPARE_ROOM = 1 << 20
 
 class NoRoomError(Exception):
     """The disk cannot take what is to come; the message tells what, how much and where."""
+
+
+def is_copy(directory: Path, file: RemoteFile) -> bool:
+    """Whether a directory here has a file as it is on a host, by path, size and time."""
+    try:
+        found = (directory / file.path).lstat()
+    except (OSError, UnicodeEncodeError):
+        return False
+    return (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns)
 
 
 class Image:
@@ -90,9 +101,20 @@ class Image:
             )
 
     def begin(self, file: RemoteFile) -> Arrival:
-        """Begin the arrival of a file, or go on with it."""
+        """Begin the arrival of a file, or go on with it. One that may have grown begins with what is here."""
         in_place = grows(file.path) and file.path in self._record.entries
-        return Arrival(self._path / file.path, self._part(file.path), in_place=in_place)
+        place, part = self._path / file.path, self._part(file.path)
+        if not in_place and not part.exists() and self._may_have_grown(file):
+            make_directory(self._parts)
+            shutil.copyfile(place, part)
+        return Arrival(place, part, in_place=in_place)
+
+    def _may_have_grown(self, file: RemoteFile) -> bool:
+        """A table of metrics, say: what is here is compared by its hash before the rest is sent."""
+        entry, found = self._record.entries.get(file.path), self._found(file.path)
+        if entry is None or found is None or not stat.S_ISREG(found.st_mode) or prefix_of(file.path) is not None:
+            return False
+        return 0 < entry.size == found.st_size < file.size
 
     def put(self, fetched: Sequence[Fetched], *, durable: bool) -> None:
         """Put files in place, each whole and verified, in this order.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
+from launcher.agent.files import EVERYTHING
 from launcher.events import FileNews
 from launcher.gathering.checkpoints import checkpoints_among
 from launcher.gathering.remote_files import Listing
-from launcher.gathering.selection import is_temporary
+from launcher.gathering.selection import is_cache, is_temporary
 
 _NUMBERED = re.compile(r"(?s).*-(\d+)")
 
@@ -16,24 +16,25 @@ _NUMBERED = re.compile(r"(?s).*-(\d+)")
 class NewestStep:
     """One answer of the chief's host, under way."""
 
-    def __init__(self, names: Sequence[str], *, is_over: bool = False) -> None:
-        """`names`: what was asked about. `is_over`: nobody was asked."""
+    def __init__(self, *, is_over: bool = False) -> None:
+        """`is_over`: nobody was asked."""
         self.is_over = is_over
         """Nothing more is to come."""
-        self._names = names
         self._listing = Listing()
 
     def take(self, news: FileNews) -> None:
         """The next part of the answer."""
         if news.kind == "listed":
-            self._listing.take(news.told, self._names)
+            self._listing.take(news.told, [EVERYTHING])
         else:
             self.is_over = True
 
     @property
     def step(self) -> int | None:
         """The highest number of a complete checkpoint; None: there is none, or nobody has told of it."""
-        files = [file for file in self._listing.files.values() if not is_temporary(file.path)]
+        files = [
+            file for file in self._listing.files.values() if not is_temporary(file.path) and not is_cache(file.path)
+        ]
         numbers = [
             int(numbered[1])
             for each in checkpoints_among(files).values()

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from launcher.agent.files import EVERYTHING
+
 
 class RemoteFile(NamedTuple):
     """A regular file on a host."""
@@ -60,7 +62,7 @@ def is_below(path: str, names: Iterable[str]) -> bool:
     parts = path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         return False
-    return any(parts[: len(asked)] == asked for asked in (name.split("/") for name in names))
+    return any(name == EVERYTHING or parts[: name.count("/") + 1] == name.split("/") for name in names)
 
 
 def plain_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from launcher.agent.files import EVERYTHING
 from launcher.gathering.conversation import GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import DISK_FULL, NoRoomError
 from launcher.gathering.record import InUseError
+from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch
+from launcher.run_directory.chief_files import summary
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import relative, shown
 from launcher.wording import counted, exact_size
@@ -37,10 +40,16 @@ def brought_line(host: str, gathered: Gathered) -> str:
     return f"brought from {host}: {counted(files, 'file')} ({exact_size(gathered.received)} had to be sent)"
 
 
-def left_line(host: str, left: Mapping[str, str]) -> str:
-    """What is on a host and was not taken."""
+def left_line(host: RunHost, left: Mapping[str, str]) -> str:
+    """What should have come from a host and could not be taken."""
     told = [f"{shown(Path(name))} ({reason})" for name, reason in left.items()]
-    return f"not brought from {host}: {_listed(told)}"
+    return f"not brought from {host.name}, where it stays in {shown(Path(host.run_dir))}: {_listed(told)}"
+
+
+def stays_line(host: RunHost, files: Iterable[RemoteFile]) -> str:
+    """What nobody wants here of a host's output directory, or what is not the chief's."""
+    named = summary({file.path: file.size for file in files})
+    return f"stays on {host.name}, in {shown(Path(host.output_dir))}: {named}"
 
 
 def retry_line(host: str, trouble: Exception, interval: float) -> str:
@@ -51,7 +60,8 @@ def retry_line(host: str, trouble: Exception, interval: float) -> str:
 def trouble_lines(host: RunHost, names: Sequence[str], trouble: Exception, again: str) -> str:
     """Why not all has come from a host, where it is, and the command that tries it again."""
     logs = f"the logs of {_listed(host.tasks)}"
-    what = f"{', '.join(names)} and {logs}" if names else logs
+    chief = "the chief's files" if EVERYTHING in names else ", ".join(names)
+    what = f"{chief} and {logs}" if names else logs
     stays = f"What is missing stays there, in {shown(Path(host.run_dir))}."
     match trouble:
         case HostAwayError():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from launcher.agent.files import EVERYTHING
 from launcher.gathering.checkpoints import STATE_FILE, Checkpoint, checkpoints_among, prefix_of
 from launcher.gathering.record import Entry
-from launcher.gathering.remote_files import Listing, RemoteFile
+from launcher.gathering.remote_files import Listing, RemoteFile, is_below
 
 SETTLE = 2.0
 """Seconds without a write after which a file of a running program is taken for finished."""
@@ -19,7 +20,16 @@ _TEMPORARY = re.compile(
     | .*_temp/part-\d+-of-\d+\.[^/]*           # the parts of a checkpoint under way
     | .*\.tempstate\d+                         # what a part is called before it is whole
     | .*\.tmp(?:[0-9a-f]{32})?                 # what TensorFlow, and most others, replace a file with
+    | .*(?:~|\.swp)                            # an editor's
+    | (?:.*/)?\.nfs[0-9a-f]{8,}                # removed while somebody had it open
     | (?:.*/)?[^/]*\.orbax-checkpoint-tmp[^/]*/.*  # Keras' OrbaxCheckpoint
+    """
+)
+_CACHE = re.compile(
+    r"""(?sx)
+    (?:.*/)?(?:__pycache__|\.?cache|\.ipynb_checkpoints)/.*
+    | (?:.*/)?[^/]*cache[^/]*\.(?:index|data-\d{5,}-of-\d{5,})  # tf.data's `cache`: its files look like a checkpoint's
+    | (?:.*/)?[^/]*\.lockfile                                   # tf.data's, while it writes them
     """
 )
 _GROWING = re.compile(r"(?s)(?:.*/)?events\.out\.tfevents\.[^/]*")
@@ -55,11 +65,19 @@ class Selection:
     """In the order in which it is to be gathered."""
     waiting: Mapping[str, str]
     """What is not taken: name -> why."""
+    stays: tuple[RemoteFile, ...] = ()
+    """What was not asked for, caches, and steps on the way to another file."""
 
 
 def is_temporary(path: str) -> bool:
     """Whether a file is a step on the way to another one, by its name."""
     return _TEMPORARY.fullmatch(path) is not None
+
+
+def is_cache(path: str, names: Iterable[str] = (EVERYTHING,)) -> bool:
+    """Whether a file was made to save time on its own host: one in a cache below these names. Who names it wants it."""
+    named = [f"{path}/".removeprefix(f"{name}/").removesuffix("/") for name in names if is_below(path, [name])]
+    return all(_CACHE.fullmatch(rest) for rest in named)
 
 
 def grows(path: str) -> bool:
@@ -68,7 +86,12 @@ def grows(path: str) -> bool:
 
 
 def select(
-    listing: Listing, is_here: Callable[[RemoteFile], bool], known: Mapping[str, Entry], *, final: bool
+    listing: Listing,
+    is_here: Callable[[RemoteFile], bool],
+    known: Mapping[str, Entry],
+    names: Sequence[str] = (EVERYTHING,),
+    *,
+    final: bool,
 ) -> Selection:
     """Choose what is not here yet: the newest checkpoint first, `checkpoint` after all it may name, then the rest.
 
@@ -76,11 +99,17 @@ def select(
         listing: what the chief has.
         is_here: whether a file is in place here as it is there.
         known: what was gathered before.
+        names: what is asked for.
         final: nothing runs there any more.
     """
-    files = [file for file in listing.files.values() if not is_temporary(file.path)]
+    files = [file for file in listing.files.values() if _is_asked_for(file.path, names)]
+    stays = tuple(file for file in listing.files.values() if not _is_asked_for(file.path, names))
     checkpoints = checkpoints_among(files)
-    waiting = dict(listing.left)
+    waiting = {
+        path: why
+        for path, why in listing.left.items()
+        if is_below(path, names) or not is_below(path, (EVERYTHING,))  # a name that cannot be taken for what it says
+    }
     wanted = []
     for each in sorted(checkpoints.values(), key=lambda each: (-each.mtime_ns, each.prefix)):
         if reason := _unfinished(each, listing, known, final):
@@ -90,7 +119,11 @@ def select(
     rest = [file for file in files if prefix_of(file.path) not in checkpoints and not is_here(file)]
     rest.sort(key=lambda file: (file.name != STATE_FILE, -file.mtime_ns, file.path))
     wanted += [Batch(file.path, (file,)) for file in rest if final or _is_finished(file, listing)]
-    return Selection(tuple(wanted), waiting)
+    return Selection(tuple(wanted), waiting, stays)
+
+
+def _is_asked_for(path: str, names: Sequence[str]) -> bool:
+    return is_below(path, names) and not is_temporary(path) and not is_cache(path, names)
 
 
 def _unfinished(checkpoint: Checkpoint, listing: Listing, known: Mapping[str, Entry], final: bool) -> str | None:

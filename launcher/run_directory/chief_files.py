@@ -4,43 +4,36 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from launcher.run_directory.whole_files import relative
+from launcher.run_directory.whole_files import relative, shown
+
+MOST_NAMES = 6
+"""So many names stand in a line; the others are counted."""
 
 _CHECKPOINT_INDEX = re.compile(r"-(\d+)\.index$")
 
 
-class Kept(NamedTuple):
-    """One of the names that a cluster file wants collected: how many files it holds, and how large they are."""
-
-    name: str
-    files: int
-    size: int
-    """Bytes."""
-
-    def __str__(self) -> str:
-        from launcher.wording import counted, exact_size  # first needed when a run is over
-
-        return f"{self.name} ({counted(self.files, 'file')}, {exact_size(self.size)})"
-
-
-def kept_line(output_dir: Path, names: Sequence[str]) -> str | None:
+def kept_line(output_dir: Path) -> str | None:
     """What the user is told of them; None: there is nothing."""
-    found = kept(output_dir, names)
-    return f"the chief's files, in {relative(output_dir)}: {', '.join(map(str, found))}" if found else None
+    start = len(str(output_dir)) + 1
+    found = {entry.path[start:]: entry.stat(follow_symlinks=False).st_size for entry in _files(output_dir)}
+    return f"the chief's files, in {relative(output_dir)}: {summary(found)}" if found else None
 
 
-def kept(output_dir: Path, names: Sequence[str]) -> list[Kept]:
-    """Those of `names` that exist below the output directory."""
-    found = []
-    for name in names:
-        sizes = [entry.stat(follow_symlinks=False).st_size for entry in _files(output_dir / name)]
-        if sizes:
-            found.append(Kept(name, len(sizes), sum(sizes)))
-    return found
+def summary(files: Mapping[str, int]) -> str:
+    """Paths below a directory, and bytes of each, as one short line: what lies side by side in it."""
+    from launcher.wording import counted, exact_size  # first needed when a run is over
+
+    sizes: dict[str, list[int]] = {}
+    for path, size in files.items():
+        sizes.setdefault(path.partition("/")[0], []).append(size)
+    named = sorted(sizes)[: MOST_NAMES if len(sizes) > MOST_NAMES + 1 else None]
+    told = [(shown(Path(name)), sizes.pop(name)) for name in named]
+    if sizes:
+        told.append((f"{len(sizes)} more", [size for each in sizes.values() for size in each]))
+    return ", ".join(f"{name} ({counted(len(each), 'file')}, {exact_size(sum(each))})" for name, each in told)
 
 
 def newest_step(output_dir: Path) -> int | None:

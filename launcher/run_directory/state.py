@@ -81,4 +81,4 @@ class RunState:
     hosts: tuple[RunHost, ...] = ()
     """All of them, this machine included, since the first worker was started."""
     collect: tuple[str, ...] = ()
-    """What is gathered of the chief's output directory: names below it."""
+    """What is gathered of the chief's output directory: names below it; `.` is all that is there."""

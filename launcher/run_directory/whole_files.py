@@ -48,6 +48,11 @@ def write_all_at(fd: int, content: bytes, offset: int) -> None:
         rest, offset = rest[written:], offset + written
 
 
+def holds_something(path: Path) -> bool:
+    """Whether a file is there and not empty."""
+    return path.is_file() and path.stat().st_size > 0
+
+
 def shown(path: Path) -> str:
     """The path for a message: one readable line, though a path may hold newlines or bytes that are no UTF-8."""
     text = str(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import MARK, ROOT, Launch, cluster_file, launches, nothing_left
+from launching import MARK, NOT_INHERITED, ROOT, Launch, cluster_file, launches, nothing_left
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def environment(tmp_path: Path, mark: str) -> Iterator[dict[str, str]]:
     """The environment of the launchers of a test, with a TMPDIR that must be empty again afterwards."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    own = {key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_", "COVERAGE_"))}
+    own = {key: value for key, value in os.environ.items() if not key.startswith(NOT_INHERITED)}
     yield {**own, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), MARK: mark}
     assert not list(temporary.iterdir())
 

@@ -21,7 +21,7 @@ from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
 from launcher.transport import LEASE, agent_argv
 
-NAMES = ("checkpoints", "tensorboard", "export")
+NAMES = (".",)
 INDEX_END = bytes.fromhex("57fb808b247547db")
 SHARD = ".data-00000-of-00001"
 

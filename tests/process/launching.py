@@ -17,10 +17,13 @@ from typing import Any
 
 import psutil
 import pytest
+from rig.requirements import missing_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARK = "TF_LAUNCH_TEST_MARK"
+NOT_INHERITED = ("LAUNCH_", "TF_", "COVERAGE_", "VIRTUAL_ENV", "CONDA_")
+"""How the names of variables begin that would change what a launcher does."""
 SHORT = {"grace": "10s", "failure_grace": "200ms", "start": "20s"}
 """A test that needs another grace says so; none waits for one to pass unless the passing is its subject."""
 PATIENCE = 120.0
@@ -102,6 +105,8 @@ def program(name: str, *arguments: str) -> tuple[str, ...]:
 @contextlib.contextmanager
 def disk(place: Path, megabytes: int) -> Iterator[None]:
     """A file system of that size at a directory; the test is skipped where none may be mounted."""
+    if reason := missing_program("mount"):
+        pytest.skip(reason)
     what = ["-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs"]
     mounted = subprocess.run(["mount", *what, place], capture_output=True, text=True)
     if mounted.returncode:

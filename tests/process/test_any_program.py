@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,10 +114,8 @@ def test_a_program_of_the_working_directory_runs(launch: Start, tmp_path: Path) 
     assert started.log("worker-0") == b"this is ./my program\n"
 
 
-@pytest.mark.parametrize(
-    "command", [("train.py", "--flag"), ("--", "train.py", "--flag"), ("python", "train.py", "--flag")]
-)
-def test_a_python_program_runs_under_the_launchers_own_python(
+@pytest.mark.parametrize("command", [("train.py", "--flag"), ("--", "python3", "train.py", "--flag")])
+def test_a_python_program_runs_under_the_launchers_own_python_and_is_said_to(
     launch: Start, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     (tmp_path / "train.py").write_text("import json, sys; print(json.dumps([sys.executable, sys.argv]))")
@@ -125,6 +124,67 @@ def test_a_python_program_runs_under_the_launchers_own_python(
 
     assert started.succeeded()
     assert json.loads(started.log("worker-0")) == [sys.executable, ["train.py", "--flag"]]
+    assert f"1 worker on localhost with {sys.executable} (tf-launch's own); run directory " in started.stderr
+
+
+@pytest.fixture
+def environment_of_its_own(tmp_path: Path) -> Path:
+    """A virtual environment beside the launcher's."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    return tmp_path / "venv"
+
+
+WHERE = "import sys; print(sys.prefix)"
+
+
+@pytest.mark.parametrize(
+    ("variable", "whose"), [("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")]
+)
+def test_a_python_program_runs_in_the_environment_that_is_active(
+    launch: Start, environment_of_its_own: Path, variable: str, whose: str
+) -> None:
+    active = {variable: str(environment_of_its_own)}
+
+    started = launch("--workers", "1", "--", "python", "-c", WHERE, env=active)
+
+    assert started.succeeded()
+    assert started.log("worker-0").decode() == f"{environment_of_its_own}\n"
+    assert f"1 worker on localhost with venv/bin/python (the active {whose}); run directory " in started.stderr
+
+
+def test_an_environment_that_is_gone_is_not_active(launch: Start, tmp_path: Path) -> None:
+    started = launch("--workers", "1", "--", "python", "-c", WHERE, env={"VIRTUAL_ENV": str(tmp_path / "gone")})
+
+    assert started.succeeded()
+    assert started.log("worker-0").decode() == f"{sys.prefix}\n"
+
+
+def test_the_python_that_the_command_line_names_wins(
+    launch: Start, cluster: Callable[..., tuple[str, str]], environment_of_its_own: Path
+) -> None:
+    options = *cluster(workers=1, python="/no/such/python"), "--python", "venv/bin/python"
+
+    started = launch(*options, "--", "python", "-c", WHERE, env={"VIRTUAL_ENV": "/no/such/environment"})
+
+    assert started.succeeded()
+    assert started.log("worker-0").decode() == f"{environment_of_its_own}\n"
+
+
+def test_a_python_that_is_not_there_is_told_before_the_start(launch: Start) -> None:
+    started = launch("--workers", "1", "--python", "venv/bin/python", "--", "python", "-c", WHERE)
+
+    assert started.wait() == 2
+    assert "--python venv/bin/python: there is no program " in started.stderr
+    assert not started.runs.exists()
+
+
+def test_what_is_missing_is_installed_for_the_python_that_ran(launch: Start, environment_of_its_own: Path) -> None:
+    python = str(environment_of_its_own / "bin" / "python")
+
+    started = launch("--workers", "1", "--", python, "-c", "import no_such_module")
+
+    assert started.wait() == 1
+    assert f"install no_such_module for {python} on localhost" in started.stderr
 
 
 def test_an_option_of_the_program_is_not_the_launchers(launch: Start) -> None:
@@ -148,13 +208,36 @@ def test_a_missing_program_is_named(launch: Start) -> None:
     assert "worker 0 on localhost could not be started: cannot run no-such-program: No such file" in started.stderr
 
 
-def test_a_file_that_is_not_executable_is_named(launch: Start, tmp_path: Path) -> None:
-    (tmp_path / "data.txt").write_text("no program")
+@pytest.mark.parametrize(
+    ("content", "mode", "said", "remedy"),
+    [
+        ("#!/bin/sh\n", 0o600, "Permission denied (it is not executable)", "chmod +x ./train on localhost"),
+        ("echo hi\n", 0o700, "Exec format error (its first line has no #!)", "give ./train a first line"),
+        ("", 0o700, "Exec format error (it is empty)", None),
+        ("\x7fELF\x01", 0o700, "Exec format error (it is built for another kind of machine)", None),
+        ("#!/bin/nosuch\r\n", 0o700, "No such file or directory (its first line is '#!/bin/nosuch\\r', and that", None),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_named_once_with_the_reason_and_the_remedy(
+    launch: Start, tmp_path: Path, content: str, mode: int, said: str, remedy: str | None
+) -> None:
+    program = tmp_path / "train"
+    program.write_text(content, newline="")
+    program.chmod(mode)
 
-    started = launch("--workers", "1", "--", "./data.txt")
+    started = launch("--workers", "1", "--", "./train")
 
     assert started.wait() == 1
-    assert "cannot run ./data.txt: Permission denied" in started.stderr
+    lines = started.stderr.splitlines()
+    assert lines[0].startswith(f"[launch] worker 0 on localhost could not be started: cannot run ./train: {said}")
+    assert [line.startswith(f"[launch] What to do: {remedy}") for line in lines[1:]] == ([True] if remedy else [])
+
+
+def test_a_directory_that_is_no_program_is_called_one(launch: Start, tmp_path: Path) -> None:
+    started = launch("--workers", "1", "--", f"{tmp_path}/")
+
+    assert started.wait() == 1
+    assert "Permission denied (it is a directory)" in started.stderr
 
 
 def test_a_missing_script_is_named(launch: Start) -> None:
@@ -162,7 +245,7 @@ def test_a_missing_script_is_named(launch: Start) -> None:
 
     assert started.wait() == 1
     assert "train.py': [Errno 2] No such file" in started.last_words
-    assert "check `workdir` in the cluster file" in started.last_words
+    assert "check its spelling; a relative path begins at `workdir`" in started.last_words
 
 
 def test_a_missing_working_directory_is_named(launch: Start, cluster: Callable[..., tuple[str, str]]) -> None:

@@ -19,10 +19,10 @@ STAY = "trap 'echo interrupted; exit 3' INT; echo began; while :; do sleep 0.01;
 
 
 @pytest.fixture(params=["detached", "tmux"])
-def kind(request: pytest.FixtureRequest) -> str:
+def kind(request: pytest.FixtureRequest, need: Callable[..., None]) -> str:
     """Whether the run has a terminal."""
-    if request.param == "tmux" and shutil.which("tmux") is None:
-        pytest.skip("tmux is missing: install it (Debian, Ubuntu: apt install tmux)")
+    if request.param == "tmux":
+        need("tmux")
     return str(request.param)
 
 

@@ -62,7 +62,7 @@ def test_it_explains_itself(doctor: Doctor) -> None:
     examined = doctor("--help")
 
     assert examined.exit_code == 0
-    assert "launch doctor [OPTIONS]" in examined.text
+    assert "-m launcher doctor [OPTIONS]" in examined.text
 
 
 def test_a_finding_names_the_line_of_the_cluster_file(doctor: Doctor, cluster: Cluster) -> None:

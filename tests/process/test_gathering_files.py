@@ -38,11 +38,15 @@ def test_everything_comes(host: GatheringHost) -> None:
     host.write("tensorboard/train/events.out.tfevents.1.host.1.0.v2", os.urandom(5000))
     host.write("export/model.keras", os.urandom(3 * MB))
     host.write("export/empty", b"")
-    host.write("cache/not asked for")
+    host.write("model.txt", b"its own")
+    host.write("deep/er/notes.md", b"its own, too")
+    host.write("cache/a copy", b"of data")
+    host.write("half.tmp")
     gathered = host.gather()
 
-    there = {path: content for path, content in host.there.items() if not path.startswith("cache")}
+    there = {path: content for path, content in host.there.items() if path not in ("cache/a copy", "half.tmp")}
     assert host.here == there
+    assert sorted(file.path for file in gathered.stays) == ["cache/a copy", "half.tmp"]
     assert gathered.received == sum(map(len, there.values()))
     assert gathered.left == {}
     assert host.parts == []
@@ -119,6 +123,19 @@ def test_of_a_file_that_grows_only_the_new_bytes_are_sent(host: GatheringHost) -
 
         assert gathered.received == len(b", second")
         assert tensorboard.read() == b", second"
+
+
+def test_of_a_table_that_was_appended_to_only_the_new_lines_are_sent(host: GatheringHost) -> None:
+    host.write("metrics.csv", first := os.urandom(2 * MB))
+    host.gather(final=False)
+    host.write("metrics.csv", first + b"a line", mtime=2e9)
+
+    assert host.gather(final=False).received == len(b"a line")
+    assert host.here == host.there
+    host.write("metrics.csv", b"x" * (2 * MB + 10), mtime=3e9)
+
+    assert host.gather().received == 2 * MB + 10
+    assert host.here == host.there
 
 
 def test_a_file_that_grows_and_was_begun_anew_is_replaced(host: GatheringHost) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -66,7 +65,9 @@ def test_no_worker_is_left_when_launcher_agent_and_guard_are_killed_in_one_strok
 
 def kill_all(*pids: int) -> None:
     """SIGKILL for all from one process, as `pkill -9 -f` sends it. One may have ended with the one before it."""
-    subprocess.run(["kill", "-9", *map(str, pids)], stderr=subprocess.DEVNULL)
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("victim", ["launch-agent", "launch-guard"])

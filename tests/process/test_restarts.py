@@ -81,7 +81,7 @@ def test_bad_usage_is_not_tried_again(launch: Start, cluster: Cluster) -> None:
 
     assert started.wait() == 1
     assert attempts(started) == ["attempt-0"]
-    assert "no further restart: exit code 2 means bad usage" in started.stderr
+    assert "no restart: exit code 2 means bad usage" in started.stderr
 
 
 def test_the_same_failure_is_not_tried_a_third_time_without_a_new_checkpoint(launch: Start, cluster: Cluster) -> None:

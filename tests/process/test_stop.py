@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import signal
-import subprocess
 import sys
 import termios
 from collections.abc import Callable
@@ -279,7 +278,7 @@ def test_a_run_in_the_background_of_a_script_outlives_a_hangup(
     assert started.process.stdout is not None
     pid = int(started.process.stdout.readline())
     started.await_log(b"ready", "worker-0")
-    subprocess.run(["kill", "-HUP", str(pid)], check=True)
+    os.kill(pid, signal.SIGHUP)
     (tmp_path / "go").touch()
     started.await_nothing_left()
 

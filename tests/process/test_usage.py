@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch
+from launching import Launch, program
 
 Start = Callable[..., Launch]
 
@@ -77,8 +79,24 @@ def test_a_setting_of_the_launchers_own_is_refused(launch: Start, setting: str) 
     assert setting.partition("=")[0] in refused(launch("--workers", "1", "--env", setting, *TOUCH))
 
 
+def test_messages_name_the_command_as_it_was_called(launch: Start, environment: dict[str, str]) -> None:
+    argv = [sys.executable, "-m", "launcher"]
+    as_called = {**environment, "LAUNCH_CALLED_AS": "scripts/launch"}
+
+    def said(*words: str) -> str:
+        done = subprocess.run([*argv, *words], env=as_called, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    assert "(see scripts/launch --help)" in said()
+    assert "Usage: scripts/launch collect [OPTIONS] [RUN]" in said("collect", "--help")
+    assert "  scripts/launch doctor -c FILE" in said("--help")
+    assert "Usage: scripts/launch [OPTIONS]" in said("--wokers", "2")
+    variables = launch("--workers", "1", *program("report"), env={"LAUNCH_CALLED_AS": "x"}).report()["env"]
+    assert "LAUNCH_CALLED_AS" not in variables
+
+
 def test_help_and_version_need_nothing_else(launch: Start) -> None:
-    for option, word in (("--help", "Usage: launch"), ("--version", "launch, version")):
+    for option, word in (("--help", "-m launcher [OPTIONS]"), ("--version", "launch, version")):
         started = launch(option)
         assert started.wait() == 0
         assert word in started.stdout

@@ -12,21 +12,34 @@ from typing import Any
 
 import psutil
 import pytest
-from launching import MARK, ROOT, Launch, cluster_file, launches, nothing_left
-from rig import Host, Rig, missing, missing_program
+from launching import MARK, NOT_INHERITED, ROOT, Launch, cluster_file, launches, nothing_left
+from rig import Host, Rig, missing
+from rig.cable import HAS_IPV6
 
 LAST_MOMENTS = 10.0
 """Seconds that a process on a host gets to end after the test, on a busy machine, too: what is left then is left."""
 
 
-@pytest.fixture(scope="session")
-def rig() -> Iterator[Rig]:
-    """Three hosts and the machine from which people log in to them; this checkout is on none of the three."""
+@pytest.fixture(scope="session", autouse=True)
+def possible() -> None:
+    """Skip every test here, by whatever way it makes its hosts, on a machine that cannot have any."""
     if reason := missing():
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def rig(possible: None) -> Iterator[Rig]:
+    """Three hosts and the machine from which people log in to them; this checkout is on none of the three."""
     # What sshs agree on by themselves takes twice the time of all the rest of a connection.
     with Rig(private=[ROOT]) as rig, rig.ssh.configured("*", "KexAlgorithms curve25519-sha256"):
         yield rig
+
+
+@pytest.fixture
+def ipv6(possible: None) -> None:
+    """Skip a test about IPv6 where this machine's kernel has none."""
+    if not HAS_IPV6:
+        pytest.skip("needs IPv6 in the kernel (which ipv6.disable=1 on its command line turns off)")
 
 
 @pytest.fixture
@@ -63,17 +76,6 @@ def command_lines(host: Host) -> list[str]:
 
 
 @pytest.fixture
-def need() -> Callable[..., None]:
-    """Skip the test where a program is missing: `need("fish")`."""
-
-    def check(program: str, package: str | None = None) -> None:
-        if reason := missing_program(program, package):
-            pytest.skip(reason)
-
-    return check
-
-
-@pytest.fixture
 def mark() -> Iterator[str]:
     """A mark in the environment of all that starts on the login machine; what bears it after the test is an orphan."""
     with nothing_left() as mark:
@@ -86,9 +88,7 @@ def environment(mark: str, rig: Rig) -> Iterator[dict[str, str]]:
 
     Its `ssh` is the rig's, which knows the hosts by name.
     """
-    own = {
-        key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_", "COVERAGE_", "SSH_"))
-    }
+    own = {key: value for key, value in os.environ.items() if not key.startswith((*NOT_INHERITED, "SSH_"))}
     with tempfile.TemporaryDirectory(prefix="tmp-") as temporary:  # pytest's are too deep for the name of a socket
         yield {**own, **rig.environment, "PYTHONPATH": str(ROOT), "TMPDIR": temporary, MARK: mark}
         assert not list(Path(temporary).iterdir())

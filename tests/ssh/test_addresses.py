@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from launching import Launch
 from rig import Host, Rig
-from rig.cable import HAS_IPV6
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -36,8 +35,8 @@ def test_the_launching_machine_may_be_one_of_the_hosts(launch: Start, cluster: C
     assert addresses(started) == [rig.login.addresses[0], "10.77.0.11", "10.77.0.12"]
 
 
+@pytest.mark.usefixtures("ipv6")
 def test_ipv6_addresses_of_the_cluster_file_stand_in_brackets(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
-    assert HAS_IPV6
     pairs = [{"host": host.name, "address": host.addresses[1]} for host in hosts[:2]]
     started = launch(*cluster(*pairs), *TELL)
 
@@ -58,7 +57,7 @@ def no_ipv4_from_host2_to_host1(hosts: Hosts) -> Iterator[None]:
     hosts[0].run(["nft", "delete table ip cut"], user="root")
 
 
-@pytest.mark.usefixtures("no_ipv4_from_host2_to_host1")
+@pytest.mark.usefixtures("ipv6", "no_ipv4_from_host2_to_host1")
 def test_another_address_is_found_where_the_first_is_not_reached(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
     started = launch(*cluster(*hosts[:2]), *TELL)
 

@@ -82,6 +82,21 @@ def test_at_the_end_everything_is_here(launch: Start, cluster: Cluster, hosts: H
     assert not (started.run_directory / ".gathering").exists()
 
 
+def test_whatever_the_chief_calls_its_files_they_come_and_what_stays_is_told(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    own = 'cd "$LAUNCH_OUTPUT_DIR"; mkdir ckpt cache; echo weights >ckpt/w; echo it >model.txt; echo slow >cache/x'
+    other = 'case $TF_CONFIG in *\'"index": 1}}\') echo mine >"$LAUNCH_OUTPUT_DIR/own.csv";; esac'
+    started = launch(*cluster(*hosts[:2], **AT_THE_END), *chief(own)[:-1], f"{chief(own)[-1]}; {other}")
+
+    assert started.succeeded()
+    assert here(started) == {"ckpt/w": b"weights\n", "model.txt": b"it\n"}
+    (output,) = hosts[0].run("echo ~/.tf-launch/runs/*/output").stdout.split()
+    assert f"[launch] stays on host1, in {output}: cache (1 file, 5 B)" in started.last_words
+    assert f"[launch] stays on host2, in {output}: own.csv (1 file, 5 B)" in started.last_words
+    assert "/chief: ckpt (1 file, 8 B), model.txt (1 file, 3 B)" in started.last_words
+
+
 def test_a_checkpoint_is_here_while_the_run_goes_on(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
     started = launch(*cluster(hosts[0], **OFTEN), *chief(f"save 5 100000; {STAY}"))
     await_true(lambda: "checkpoints/checkpoint" in here(started), "the checkpoint comes")
@@ -152,8 +167,8 @@ def test_another_ctrl_c_leaves_the_files_there(launch: Start, cluster: Cluster, 
     started.signal(signal.SIGINT)
 
     assert started.wait() == 130
-    assert "checkpoints, tensorboard, export and the logs of worker-0 were not all brought from host1" in started.stderr
-    assert f"launch collect {started.runs.name}/" in started.stderr
+    assert "the chief's files and the logs of worker-0 were not all brought from host1" in started.stderr
+    assert f"-m launcher collect {started.runs.name}/" in started.stderr
     hosts[0].lift_rate()
     assert collect(started.run_directory).returncode == 0
     assert here(started) == there(hosts[0])
@@ -170,7 +185,7 @@ def test_what_a_lost_host_has_comes_when_it_is_back(
 
     assert started.wait() == 1
     assert "host1 is away (no sign of life for 1 s (timeouts.lease)" in started.stderr
-    assert f"when it is back: launch collect {started.runs.name}/" in started.stderr
+    assert f"-m launcher collect {started.runs.name}/" in started.stderr
     assert here(started) == {}
     away = collect(started.run_directory)
     assert (away.returncode, "host1 is away" in away.stderr) == (3, True)
@@ -287,7 +302,7 @@ def test_a_full_disk_here_costs_neither_the_run_nor_the_files(
     assert told.count("this is tried again") == 1
     assert "no room in disk/" in told
     assert "6.0 MB are needed" in told
-    assert f"make room, then: launch collect disk/{started.run_directory.name}\n" in told
+    assert f"-m launcher collect disk/{started.run_directory.name}\n" in told
     subprocess.run(["mount", "-o", "remount,size=20m", small_disk], check=True)
     assert collect(started.run_directory).returncode == 0
     assert here(started) == there(hosts[0])

@@ -40,10 +40,9 @@ def project(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def rsync(tmp_path: Path, environment: dict[str, str]) -> Callable[[str], Path]:
+def rsync(tmp_path: Path, environment: dict[str, str], need: Callable[..., None]) -> Callable[[str], Path]:
     """Put a program in the place of this machine's rsync; it tells its arguments and environment to a file first."""
-    if REAL_RSYNC is None:
-        pytest.skip("rsync is missing: install it (Debian, Ubuntu: apt install rsync)")
+    need("rsync")
 
     def replace(script: str = 'exec "$REAL" "$@"') -> Path:
         directory = tmp_path / "programs"

@@ -131,7 +131,11 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
     `patience` seconds, and the test fails. Where it succeeds at the first attempt, no temporary file may be left either
     (a worker that is killed leaves TensorFlow's).
     """
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_"))}
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("LAUNCH_", "TF_", "VIRTUAL_ENV", "CONDA_"))
+    }
 
     def run(*arguments: str | Path, env: Mapping[str, str] | None = None, patience: float = 280) -> Launch:
         directory = tmp_path_factory.mktemp("launched")

@@ -42,7 +42,9 @@ def test_what_went_wrong_on_one_worker_ends_the_run_as_its_root_cause(
     assert launch.wait() == 1
     assert "worker 1 on localhost " in launch.last_words
     assert said in launch.last_words
-    assert launch.run_state["result"]["root_cause"]["task"] == "worker-1"
+    cause = launch.run_state["result"]["root_cause"]
+    assert cause["task"] == "worker-1"
+    assert source_line(cause["location"]).startswith("raise ValueError(") is ("bad luck" in said)
 
 
 def test_files_that_are_too_few_for_the_workers_end_the_run_with_what_tensorflow_says(
@@ -71,6 +73,13 @@ def test_workers_whose_input_differs_in_length_and_workers_without_a_finite_loss
     first, second = (result(launch.log(task)) for task in ("worker-0", "worker-1"))
     assert first == second
     assert len(first["loss"]) == (1 if how == "nan" else 3)
+
+
+def source_line(place: str | None) -> str:
+    """The line of the program that a root cause names."""
+    path, _, line = (place or "").rpartition(":")
+    assert path in ("", str(SCRIPT))
+    return SCRIPT.read_text().splitlines()[int(line) - 1].strip() if path else ""
 
 
 def result(log: bytes) -> dict[str, Any]:

@@ -74,6 +74,18 @@ def test_files_are_listed_below_the_names_alone(tmp_path: Path, files: Files, to
     assert {fields["number"] for _, _, fields in told.frames} == {7}
 
 
+def test_a_dot_stands_for_all_that_is_there(tmp_path: Path, files: Files, told: Told) -> None:
+    write(tmp_path / "a" / "b")
+    write(tmp_path / "c")
+    files.list_below(7, str(tmp_path), ["."])
+    files.list_below(8, str(tmp_path / "not there"), ["."])
+    served(files)
+
+    listed = {fields["number"]: fields["files"] for fields in told.of("files_listed")}
+    assert [path for path, _, _ in listed[7]] == ["a/b", "c"]
+    assert listed[8] == []
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_name_is_listed_and_opened(tmp_path: Path, name: str) -> None:
     write(tmp_path / "top" / name / name, b"123")

@@ -23,11 +23,11 @@ LAUNCHER = """
     gathering run_record sync.sending
     run_result
     gathering.host_gatherer gathering.newest_step
-    gathering.chief_output gathering.worker_logs
+    gathering.chief_output gathering.other_output gathering.worker_logs
     gathering.report
     gathering.image
     gathering.gathered
-    gathering.selection gathering.conversation
+    gathering.selection gathering.conversation gathering.under_way
     gathering.checkpoints gathering.record gathering.arrival
     gathering.remote_files
     doctor.examine doctor.diagnosis doctor.report
@@ -37,11 +37,12 @@ LAUNCHER = """
     doctor.examination doctor.patient doctor.findings
     doctor.answers
     options
-    supervisor hosts dry_run failure.report failure.restart_policy host_contexts
+    host_contexts
+    supervisor hosts dry_run failure.report failure.restart_policy python_choice
     run_directory.chief_files run_directory.event_log run_directory.remote_logs
     failure run_directory console host free_ports reachability sync.exchange sync.rsync
-    plan request access host_facts sync.project
-    head_start
+    plan request access host_facts failure.remedies sync.project
+    head_start failure.missing_file
     agent_process ssh_complaint
     child
     cluster_file cluster_file.places
@@ -50,15 +51,16 @@ LAUNCHER = """
     cluster_file.value_structures
     cluster_file.value_kinds
     cluster_file.yaml_nodes
-    cluster_file.file_text events failure.collateral failure.traceback_text sync.complaints
+    cluster_file.file_text events placeholders failure.collateral failure.traceback_text sync.complaints
     run_directory.whole_files run_directory.state
-    cluster errors failure.remedies redaction transport wording
-    console.lines console.terminal console.startup_noise sync.ignoring sync.window
+    called_as cluster errors failure.excerpt redaction transport wording
+    console.lines console.terminal console.startup_noise failure.frames sync.ignoring sync.window
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput
+    agent.watching
     agent.workers agent.ports agent.reach agent.files agent.receiving
-    agent.comparing agent.placing
+    agent.comparing agent.placing agent.rest
     agent.framing agent.processes agent.facts agent.support agent.received
     doctor.probe.telling
     doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program

@@ -41,8 +41,8 @@ ONE_MISTAKE = {
     "unknown key": (
         HOST + "restrat: {}\n",
         (
-            "2:1: unknown key 'restrat' in the cluster file; allowed are name, hosts, defaults, ssh, command, restart, "
-            "timeouts, sync, collect, collect_interval; did you mean 'restart'?"
+            "2:1: unknown key 'restrat' in the cluster file; allowed are name, hosts, defaults, ssh, command, "
+            "per_task, restart, timeouts, sync, collect, collect_interval; did you mean 'restart'?"
         ),
     ),
     "unknown key of a host": (
@@ -80,7 +80,7 @@ ONE_MISTAKE = {
     ),
     "run directory of localhost": (
         "hosts: [{host: localhost, run_dir: /scratch}]",
-        "1:36: run_dir of localhost; `launch --run-dir` names it here: leave it out",
+        "1:36: run_dir of localhost; the option --run-dir names it here: leave it out",
     ),
     "ssh of localhost": (
         "hosts: [{host: localhost, ssh: {connect_timeout: 5s}}]",
@@ -136,6 +136,41 @@ ONE_MISTAKE = {
     "task type master": (
         "hosts: [{host: a, tasks: {master: 1, worker: 1}}]",
         "1:27: unknown key 'master' in tasks; TensorFlow 2 calls it 'chief'; allowed are chief, worker, ps, evaluator",
+    ),
+    "a command for an unknown type": (
+        HOST + "per_task:\n  server: [python, ps.py]\n",
+        "3:3: unknown key 'server' in per_task; allowed are chief, worker, ps, evaluator",
+    ),
+    "a command for a former type": (
+        HOST + "per_task: {master: [./a]}\n",
+        "2:12: unknown key 'master' in per_task; TensorFlow 2 calls it 'chief'; allowed are chief, worker, ps, "
+        "evaluator",
+    ),
+    "a command for tasks that there are not": (
+        HOST + "per_task:\n  worker: ./w\n  ps: [./ps]\n",
+        "4:7: a command for tasks of type ps, and no host runs one; there are tasks of type worker",
+    ),
+    "a command of no words for a type": (
+        HOST + "per_task: {worker: []}\n",
+        "2:20: worker is an empty list; allowed is a list of words such as [python, train.py], or one text",
+    ),
+    "a command that is a mapping for a type": (
+        HOST + "per_task: {worker: {python: train.py}}\n",
+        "2:20: worker is a mapping; allowed is a list of words such as [python, train.py], or one text",
+    ),
+    "commands for types that are a list": (
+        HOST + "per_task: [./a]\n",
+        "2:11: per_task is a list; allowed is a mapping such as {ps: [python, ps.py]}",
+    ),
+    "a placeholder that YAML reads as a mapping": (
+        HOST + "defaults:\n  env:\n    PMI_RANK: {rank}\n",
+        "4:15: the value of 'PMI_RANK' is a mapping; allowed is a text, a number, true or false; quote a text in "
+        'braces: "{rank}"',
+    ),
+    "a placeholder in a list without quotes": (
+        HOST + "command: [python, fit.py, --task_index={index}]\n",
+        "2:40: this is not YAML: did not find expected ',' or ']' while parsing a flow sequence that begins in line 2; "
+        'quote a text with braces in a list or mapping: "--task_index={index}"',
     ),
     "workers and tasks": (
         "hosts: [{host: a, workers: 1, tasks: {worker: 1}}]",

@@ -101,7 +101,7 @@ def expected_file(file: dict[str, Any]) -> ClusterFile:
         command=tuple(file.get("command", DEFAULT_COMMAND)),
         restart=RestartLimits(**file.get("restart", {})),
         timeouts=Timeouts(**file.get("timeouts", {})),
-        collect=tuple(file.get("collect", ("checkpoints", "tensorboard", "export"))),
+        collect=tuple(file.get("collect", (".",))),
         collect_interval=file.get("collect_interval", 60.0),
     )
 

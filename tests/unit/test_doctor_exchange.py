@@ -40,9 +40,9 @@ def test_nothing_is_predicted_where_a_link_is_not_known() -> None:
 
 
 def test_the_size_of_the_gradients_is_known_said_or_supposed() -> None:
-    assert gradients(["python", "-m", "training", "--epochs", "3"], None).size == 642_216
-    assert gradients(["python", "train.py"], 98.0) == Gradients(98e6, "--gradient-mb")
-    assert gradients(["python", "train.py"], None).source.startswith("an example")
+    assert gradients([["python", "-m", "training", "--epochs", "3"]], None).size == 642_216
+    assert gradients([["python", "train.py"]], 98.0) == Gradients(98e6, "--gradient-mb")
+    assert gradients([["python", "train.py"]], None).source.startswith("an example")
 
 
 def test_the_time_in_which_tcp_gathers_speed_does_not_count() -> None:

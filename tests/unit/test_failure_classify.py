@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from launcher.cluster import Task
 from launcher.events import HostLost, TaskExited, TaskStartFailed, TimedOut
-from launcher.failure import Ending, Failure, Kind, classify, is_conclusive, root_cause
+from launcher.failure import Ending, Failure, Kind, LastReport, classify, is_conclusive, root_cause
+from launcher.failure.excerpt import SCREENFUL
 from launcher.failure.report import report
-from launcher.failure.traceback_text import SCREENFUL
 
 WORKER = Task("worker", 1)
 TRACEBACK = b'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in <module>\n    f()\n'
@@ -234,6 +234,36 @@ def test_a_report_ends_with_the_log_and_the_remedy() -> None:
         "Its whole log: runs/x/attempt-0/worker-1.log",
         "What to do: the command does not exist on gpu-a: check its spelling, `workdir` and PATH there",
     ]
+
+
+def killed(last_report: bytes, log: bytes = b"") -> Failure:
+    event = TaskExited("gpu-a", WORKER, None, signal.SIGKILL, False, log)
+    return classify(Ending(event, False, LastReport(last_report, 3.04)))
+
+
+def test_of_a_killed_worker_the_last_step_and_its_own_last_lines_are_told() -> None:
+    notice = b"I0000 00:00:1795179917.003950    4349 port.cc:153] oneDNN custom operations are on.\n"
+
+    lines = report(killed(b'{"step": 812, "loss": 0.5}', notice + b"epoch 8\n"), "worker-1.log")
+
+    assert lines[1:] == [
+        "Its last step was 812, 3 s before its end.",
+        "  epoch 8",
+        "Its whole log: worker-1.log",
+    ]
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"{}", b"7", b'{"step": "many"}', b"\xff", b'{"step": null}'])
+def test_a_report_of_progress_that_names_no_step_is_left_out(line: bytes) -> None:
+    assert killed(line).last_step is None
+
+
+def test_a_traceback_needs_no_last_step() -> None:
+    event = TaskExited("gpu-a", WORKER, 1, None, False, TRACEBACK + b"KeyError: 'x'\n")
+
+    lines = report(classify(Ending(event, False, LastReport(b'{"step": 812}', 3))))
+
+    assert not any("last step" in line for line in lines)
 
 
 def test_a_lost_host_has_no_log() -> None:

@@ -13,8 +13,8 @@ import pytest
 from launcher.cluster import Task
 from launcher.events import TaskExited
 from launcher.failure import Ending, Failure, Kind, classify, is_conclusive, root_cause
+from launcher.failure.excerpt import SCREENFUL
 from launcher.failure.report import report
-from launcher.failure.traceback_text import SCREENFUL
 
 RECORDINGS = Path(__file__).parent / "failure_tails"
 BAD_LABELS = "ValueError: labels out of range: found 11, expected 0 to 9"
@@ -53,6 +53,9 @@ EXPECTED = {
     ),
     "exit_message": Expected(EXITED),
     "faulthandler": Expected(CRASHED, "Fatal Python error: Segmentation fault", own_line="ctypes.string_at(0)"),
+    "fit_callback": Expected(CRASHED, BAD_LABELS, own_line=RAISE),
+    "fit_generator": Expected(CRASHED, f"InvalidArgumentError: {BAD_LABELS}", own_line=RAISE),
+    "fit_py_function": Expected(CRASHED, BAD_LABELS, own_line=RAISE),
     "generator": Expected(CRASHED, f"UnknownError: {BAD_RECORD}", own_line=READ),
     "graph_nan": Expected(CRASHED, "InvalidArgumentError: the batch is not finite : Tensor had NaN values"),
     "graph_py_function": Expected(CRASHED, f"InvalidArgumentError: {BAD_LABELS}", own_line=RAISE),
@@ -90,7 +93,13 @@ EXPECTED = {
     "value_error_stopped": Expected(CRASHED, BAD_LABELS, own_line=RAISE),
     "wrapped_collateral": Expected(CRASHED, BAD_LABELS, own_line=RAISE),
 }
-OTHERS = ("exit_0", "shape_mismatch")
+SAME_ON_ALL = {
+    "fit_all_layer_call": ("ValueError: Scaled.call(): Dimensions must be equal, but are 4 and 3", "fit.py:35"),
+    "fit_all_input_shape": ("ValueError: Sequential.call(): Input 0 with name 'None' of layer 'dense'", "fit.py:74"),
+    "fit_stock": ("ValueError: Attempt to convert a value (PerReplica", "fit.py:74"),
+}
+"""Where every worker fails alike: what is said, and at which line of the program."""
+OTHERS = ("exit_0", "shape_mismatch", *SAME_ON_ALL)
 
 
 def endings_of(name: str) -> list[Ending]:
@@ -145,6 +154,16 @@ def test_the_location_is_in_the_users_own_code(name: str) -> None:
     frame = next(at for at, text in enumerate(cause.excerpt) if f'File "{path}", line {line}' in text)
     if EXPECTED[name].kind is Kind.CRASHED and "faulthandler" not in name:
         assert EXPECTED[name].own_line in cause.excerpt[frame + 1]
+
+
+@pytest.mark.parametrize("name", SAME_ON_ALL)
+def test_a_failure_inside_fit_is_placed_in_the_users_own_code(name: str) -> None:
+    said, place = SAME_ON_ALL[name]
+
+    cause = cause_of(endings_of(name))
+
+    assert cause.summary.startswith(said)
+    assert cause.location == f"/home/user/project/{place}"
 
 
 @pytest.mark.parametrize("name", [*EXPECTED, *OTHERS])
@@ -225,10 +244,10 @@ def test_a_traceback_that_was_logged_earlier_is_not_what_stopped_worker_failed_o
         ("missing_module", "install nonexistent_augmentations for /opt/py/bin/python on gpu-a"),
         ("no_such_module", "install trainning for /opt/py/bin/python on gpu-a"),
         ("touched_early", "create the MultiWorkerMirroredStrategy before anything else"),
-        ("port_in_use", "another process on gpu-a has the port"),
+        ("port_in_use", "the port that the program gave TensorFlow is taken on gpu-a"),
         ("memory_error", "smaller batch"),
         ("tensor_memory", "smaller batch"),
-        ("no_such_script", "the file must be on gpu-a too"),
+        ("no_such_script", "the file must be on gpu-a, too"),
         ("shell_not_found", "the command does not exist on gpu-a"),
         ("not_executable", "chmod +x"),
     ],
@@ -254,5 +273,6 @@ def test_the_recordings_name_no_path_of_the_machine_they_were_made_on() -> None:
 
     paths = set(re.findall(rb'File "(/[^"]*)"', logs))
 
-    allowed = (b"/home/user/project/", b"/home/user/venv/", b"/usr/lib/python3.11/", b"/tmp/__autograph_generated_file")
+    home = (b"/home/user/project/", b"/home/user/tf-launch/training/", b"/home/user/venv/")
+    allowed = (*home, b"/usr/lib/python3.11/", b"/tmp/__autograph_generated_file")
     assert set() == {path for path in paths if not path.startswith(allowed)}

@@ -46,6 +46,66 @@ def test_bad_usage_is_never_retried() -> None:
     assert GiveUp("exit code 2 means bad usage, which a restart does not mend") == decision
 
 
+LASTING = [
+    (Failure(Kind.CRASHED, "a", None, 1, summary="ModuleNotFoundError: No module named 'pandas'"), "imported"),
+    (Failure(Kind.CRASHED, "a", None, 1, summary="ImportError: cannot import name 'x' from 'y' (y.py)"), "imported"),
+    (Failure(Kind.CRASHED, "a", None, 1, summary="SyntaxError: invalid syntax (train.py, line 3)"), "syntax error"),
+    (Failure(Kind.CRASHED, "a", None, 1, summary="IndentationError: unexpected indent (a.py, line 1)"), "syntax"),
+    (Failure(Kind.NOT_STARTED, "a", None, summary="cannot run nosuch: No such file or directory"), "cannot be run"),
+    (Failure(Kind.NOT_STARTED, "a", None, summary="cannot run ./a\nb.sh: Permission denied"), "cannot be run"),
+    (Failure(Kind.NOT_STARTED, "a", None, summary="cannot run ./train.py: Exec format error"), "cannot be run"),
+    (
+        Failure(Kind.NOT_STARTED, "a", None, summary="cannot enter the working directory /x: Not a directory"),
+        "cannot be run",
+    ),
+    (Failure(Kind.EXITED, "a", None, 127, excerpt=("sh: 1: nosuch: not found",)), "cannot be run"),
+    (
+        Failure(Kind.EXITED, "a", None, 1, excerpt=("error: the workers do not find the same checkpoint (step",)),
+        "the same checkpoint",
+    ),
+    (
+        Failure(Kind.CRASHED, "a", None, 1, summary="TrainingError: the workers do not find the same checkpoint ("),
+        "the same checkpoint",
+    ),
+]
+PASSING = [
+    CRASH,
+    KILL,
+    Failure(Kind.KILLED, "a", None, signal=9, out_of_memory=True),
+    Failure(Kind.CRASHED, "a", None, 1, summary="FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'"),
+    Failure(Kind.CRASHED, "a", None, 1, summary="ImportError: libcudart.so.12: cannot open shared object file"),
+    Failure(Kind.CRASHED, "a", None, 1, summary="OSError: [Errno 28] No space left on device"),
+    Failure(Kind.CRASHED, "a", None, 1, summary="PermissionError: [Errno 13] Permission denied: '/mnt/late'"),
+    Failure(Kind.CRASHED, "a", None, 1, summary="ValueError: a ModuleNotFoundError, or a SyntaxError"),
+    Failure(Kind.NOT_STARTED, "a", None, summary="cannot run python: Resource temporarily unavailable"),
+    Failure(Kind.NOT_STARTED, "a", None, summary="cannot run ./train.sh: Text file busy"),
+    Failure(Kind.NOT_STARTED, "a", None, summary="cannot create the log file x: No space left on device"),
+    Failure(Kind.NOT_STARTED, "a", None, summary="its process had not started after 120 s (timeouts.start)"),
+    Failure(Kind.HOST_LOST, "a", None, summary="no sign of life for 15 s (timeouts.lease)"),
+    Failure(Kind.STALLED, "a", None, summary="no training step was reported for 60 s (timeouts.stall)"),
+    Failure(Kind.EXITED, "a", None, 1),
+    Failure(Kind.EXITED, "a", None, 128),
+    Failure(Kind.COLLATERAL, "a", None, 1),
+]
+
+
+@pytest.mark.parametrize(("cause", "reason"), LASTING, ids=[cause.summary or str(cause) for cause, _ in LASTING])
+def test_what_cannot_change_by_itself_is_not_tried_again(cause: Failure, reason: str) -> None:
+    decision = RestartPolicy(max_restarts=3).decide((Attempt(KILL, None, 3), Attempt(cause, 3, 9)))
+
+    assert isinstance(decision, GiveUp)
+    assert reason in decision.reason
+
+
+@pytest.mark.parametrize("cause", PASSING, ids=[cause.summary or str(cause) for cause in PASSING])
+def test_what_may_be_otherwise_next_time_is_tried_again(cause: Failure) -> None:
+    assert Restart(1) == RestartPolicy(max_restarts=3).decide((Attempt(cause),))
+
+
+def test_a_cause_that_nobody_knows_is_tried_again() -> None:
+    assert Restart(1) == RestartPolicy(max_restarts=3).decide((Attempt(None),))
+
+
 def test_an_interrupted_run_is_never_retried() -> None:
     assert GiveUp("the run was interrupted") == RestartPolicy(3).decide((Attempt(KILL),), interrupted=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,7 +86,12 @@ def test_every_host_is_asked_for_logs_and_the_chiefs_for_its_output(tmp_path: Pa
     assert played.roots() == []  # not before the end
 
     assert played.finished().tell("again")
-    assert played.roots() == [("gpu-a", "/a/run"), ("gpu-a", "/a/run/output"), ("gpu-b", "/b/run")]
+    assert played.roots() == [
+        ("gpu-a", "/a/run"),
+        ("gpu-a", "/a/run/output"),
+        ("gpu-b", "/b/run"),
+        ("gpu-b", "/b/run/output"),
+    ]
 
 
 def test_a_chief_of_this_machine_is_not_asked(tmp_path: Path) -> None:
@@ -93,7 +99,26 @@ def test_a_chief_of_this_machine_is_not_asked(tmp_path: Path) -> None:
     played.begin(LOCAL, OTHER)
     played.finished()
 
-    assert played.roots() == [("gpu-b", "/b/run")]
+    assert played.roots() == [("gpu-b", "/b/run"), ("gpu-b", "/b/run/output")]
+
+
+def test_what_only_another_host_has_is_told_with_its_place(tmp_path: Path) -> None:
+    def answer(host: str, asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        if asked["step"] == "list_below" and asked["root"] == OTHER.output_dir:
+            files = [["own/a.csv", 7, 1], ["shared.txt", 4, 5], ["x.tmp", 1, 1]]
+            yield "listed", {"files": files, "links": [], "unreadable": []}
+            yield "list_ended", {"clock_ns": 0}
+        else:
+            yield from empty(host, asked)
+
+    (tmp_path / "chief").mkdir()
+    (tmp_path / "chief" / "shared.txt").write_bytes(b"1234")
+    os.utime(tmp_path / "chief" / "shared.txt", ns=(5, 5))
+    played = Played(tmp_path, answer)
+    played.begin(LOCAL, OTHER)
+
+    assert played.finished().tell("again")
+    assert played.said[1:] == ["stays on gpu-b, in /b/run/output: own (1 file, 7 B)"]
 
 
 def test_logs_that_go_on_being_written_are_left(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import NoRoomError
 from launcher.gathering.record import InUseError
 from launcher.gathering.remote_files import RemoteFile
-from launcher.gathering.report import brought_line, gathered_line, left_line, retry_line, trouble_lines
+from launcher.gathering.report import brought_line, gathered_line, left_line, retry_line, stays_line, trouble_lines
 from launcher.gathering.selection import Batch
 from launcher.run_directory.state import RunHost
 
@@ -51,12 +51,22 @@ def test_what_was_brought_is_counted() -> None:
     )
 
 
+def test_what_stays_is_told_with_its_place() -> None:
+    files = [RemoteFile("cache/a", 10, 1), RemoteFile("cache/b/c", 20, 1), RemoteFile("x.tmp", 5, 1)]
+
+    assert (
+        stays_line(HOST, files)
+        == "stays on gpu-a, in /home/me/.tf-launch/runs/x/output: cache (2 files, 30 B), x.tmp (1 file, 5 B)"
+    )
+
+
 def test_what_was_left_is_named() -> None:
     assert (
-        left_line("gpu-a", {"checkpoints/step-5": "its index is not there"})
-        == "not brought from gpu-a: checkpoints/step-5 (its index is not there)"
+        left_line(HOST, {"checkpoints/step-5": "its index is not there"})
+        == "not brought from gpu-a, where it stays in /home/me/.tf-launch/runs/x: "
+        "checkpoints/step-5 (its index is not there)"
     )
-    assert left_line("gpu-a", {str(n): "why" for n in range(9)}).endswith("4 (why) and 4 more")
+    assert left_line(HOST, {str(n): "why" for n in range(9)}).endswith("4 (why) and 4 more")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from launcher.gathering.checkpoints import checkpoints_among, newest_named
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.record import Entry
 from launcher.gathering.remote_files import Listing, RemoteFile, is_below, plain_names
-from launcher.gathering.selection import Selection, grows, is_temporary, outdated, select
+from launcher.gathering.selection import Selection, grows, is_cache, is_temporary, outdated, select
 
 S = 1_000_000_000
 NOW = 1000 * S
@@ -53,6 +53,9 @@ def names(selection: Selection) -> list[str]:
         "checkpoints/workertemp_1/step-2.index",
         "workertemp_12/a/b",
         "results.csv.tmp",
+        "notes.txt~",
+        ".notes.txt.swp",
+        "a/.nfs000000000123abcd00000001",
         "checkpoints/3.orbax-checkpoint-tmp-17/state/manifest",
         "new\nline/workertemp_1/x",
     ],
@@ -60,6 +63,42 @@ def names(selection: Selection) -> list[str]:
 def test_steps_on_the_way_to_a_file_are_left_out(path: str) -> None:
     assert is_temporary(path)
     assert chosen(listing((path, 1)), final=True).wanted == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "cache/train.index",
+        ".cache/x",
+        "__pycache__/train.cpython-311.pyc",
+        "train_cache_0.data-00000-of-00001",
+        "train-cache.index",
+        "x.lockfile",
+    ],
+)
+def test_a_cache_stays_unless_it_is_named(path: str) -> None:
+    top = path.partition("/")[0]
+
+    assert is_cache(path)
+    assert chosen(listing((path, 1)), final=True).stays == (RemoteFile(path, 1, S),)
+    assert is_cache(f"checkpoints/{path}", ["checkpoints"])
+    assert not is_cache(path, [top])
+    assert not is_cache(path, [".", top])
+
+
+@pytest.mark.parametrize("path", ["cached.npz", "my_cache/x", "cache.json", "lockfile", "cache"])
+def test_what_is_only_called_like_a_cache_is_taken(path: str) -> None:
+    assert not is_cache(path)
+
+
+def test_what_was_not_asked_for_stays() -> None:
+    found = listing(("checkpoints/a", 1), ("logs/b", 1), ("c.tmp", 1))
+    found.left = {"link": "it is a symbolic link", "logs/link": "it is a symbolic link", "../up": "not asked for"}
+    selection = select(found, lambda _: False, {}, ["checkpoints", "link"], final=True)
+
+    assert names(selection) == ["checkpoints/a"]
+    assert [file.path for file in selection.stays] == ["logs/b", "c.tmp"]
+    assert selection.waiting == {"link": "it is a symbolic link", "../up": "not asked for"}
 
 
 @pytest.mark.parametrize(
@@ -293,7 +332,7 @@ def test_a_file_goes_once_a_newer_one_is_beside_it() -> None:
 
 # ---- how far it has come
 def test_the_newest_step_is_that_of_a_complete_checkpoint() -> None:
-    answer = NewestStep(["d"])
+    answer = NewestStep()
     for paths in (
         ["d/s-10.index", f"d/s-10{SHARD}"],
         [f"d/s-30{SHARD}", "d/s-20.index", f"d/s-20{SHARD}", "d/s.index"],
@@ -308,4 +347,4 @@ def test_the_newest_step_is_that_of_a_complete_checkpoint() -> None:
 
 
 def test_without_a_checkpoint_there_is_no_step() -> None:
-    assert NewestStep(["d"], is_over=True).step is None
+    assert NewestStep(is_over=True).step is None

@@ -56,6 +56,10 @@ def test_the_cluster_file_is_found_however_it_is_given(tmp_path: Path, option: l
     assert named_hosts([word.format(path) for word in option]) == ["gpu-a"]
 
 
+def test_a_command_line_without_a_word_means_this_machine() -> None:
+    assert named_hosts([]) == ["localhost"]
+
+
 @pytest.mark.parametrize("option", ["--help", "--dry-run", "--version"])
 def test_what_starts_nothing_starts_no_agent(option: str) -> None:
     assert likely_agents(["--workers", "2", option]) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -177,9 +177,8 @@ RULES = st.lists(PATTERN, min_size=1, max_size=6).map("\n".join)
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("git") is None:
-        pytest.skip("git is missing: install it (Debian, Ubuntu: apt install git)")
+def repository(tmp_path_factory: pytest.TempPathFactory, need: Callable[..., None]) -> Path:
+    need("git")
     root = tmp_path_factory.mktemp("repository")
     git(root, "init", "--quiet")
     return root

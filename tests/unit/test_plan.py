@@ -9,7 +9,7 @@ import pytest
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
-from launcher.plan import HostContext, TaskPlan, plan_attempt, thread_warnings, worker_argv
+from launcher.plan import HostContext, TaskPlan, plan_attempt, python_of, thread_warnings, worker_argv
 
 BOOTSTRAP, FIX = "/opt/launcher/bootstrap", "/opt/training/keras_multiworker.py"
 CONTEXT = HostContext("/venv/bin/python", "/home/me", 8, "/runs/r/chief", "/runs/r", {}, BOOTSTRAP, None)
@@ -19,10 +19,16 @@ def tasks(**counts: int) -> tuple[Task, ...]:
     return tuple(Task(kind, index) for kind, count in counts.items() for index in range(count))
 
 
-def planned(host: Host, environment: Mapping[str, str] | None = None, fix: str | None = None) -> dict[str, TaskPlan]:
+def planned(
+    host: Host,
+    environment: Mapping[str, str] | None = None,
+    fix: str | None = None,
+    command: tuple[str, ...] = ("python", "train.py"),
+    per_task: Mapping[str, tuple[str, ...]] | None = None,
+) -> dict[str, TaskPlan]:
     spec = ClusterSpec({task: f"127.0.0.1:{2000 + n}" for n, task in enumerate(host.tasks)})
     context = CONTEXT._replace(environment=environment or {}, keras_fix=fix)
-    file = ClusterFile("test", (host,), ("python", "train.py"))
+    file = ClusterFile("test", (host,), command, per_task=per_task or {})
     plan = plan_attempt(file, spec, {host.name: context}, "r", attempt=1)
     return {each.task.slug: each for each in plan.tasks}
 
@@ -42,6 +48,7 @@ TWO = Host("localhost", tasks(worker=2))
         (["train.py", "-e", "3"], ("/venv/bin/python", "train.py", "-e", "3")),
         (["sh", "-c", "echo $HOME"], ("sh", "-c", "echo $HOME")),
         (["./binary", "python"], ("./binary", "python")),
+        (["python3", "-m", "train"], ("/venv/bin/python", "-m", "train")),
         (["/usr/bin/python3", "x.py"], ("/usr/bin/python3", "x.py")),
     ],
 )
@@ -205,3 +212,58 @@ def test_a_record_of_the_plan_shows_no_secret() -> None:
     record = planned(replace(TWO, env={"HF_TOKEN": "hunter2", "MODE": "fast"}))["worker-0"].as_record()
     assert "hunter2" not in json.dumps(record)
     assert record["env"]["MODE"] == "fast"
+
+
+def test_each_task_gets_its_own_place_in_its_command_and_environment() -> None:
+    host = replace(TWO, env={"PMI_RANK": "{rank}", "NOTE": '{{rank}} {"a": 1}'})
+
+    plans = planned(host, command=("python", "train.py", "--job_name={type}", "--task_index={index}"))
+
+    assert [plan.argv[2:] for plan in plans.values()] == [
+        ("--job_name=worker", "--task_index=0"),
+        ("--job_name=worker", "--task_index=1"),
+    ]
+    assert [plan.env["PMI_RANK"] for plan in plans.values()] == ["0", "1"]
+    assert plans["worker-0"].env["NOTE"] == '{rank} {"a": 1}'
+    assert json.loads(plans["worker-0"].env["TF_CONFIG"])
+
+
+def test_a_task_whose_type_has_a_command_of_its_own_runs_that() -> None:
+    host = Host("localhost", tasks(worker=1, ps=2))
+
+    plans = planned(host, per_task={"ps": ("./serve", "{index}")})
+
+    assert {name: plan.argv for name, plan in plans.items()} == {
+        "worker-0": ("/venv/bin/python", "train.py"),
+        "ps-0": ("./serve", "0"),
+        "ps-1": ("./serve", "1"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "named", "python"),
+    [
+        (("python", "train.py"), None, "/venv/bin/python"),
+        (("python", "-m", "training"), None, "/launcher/bin/python"),
+        (("python", "-m", "training"), "~/tf/bin/python", "~/tf/bin/python"),
+        (("train.py",), "~/tf/bin/python", "~/tf/bin/python"),
+    ],
+)
+def test_the_training_program_that_comes_along_runs_under_the_launchers_python_unless_another_is_named(
+    command: tuple[str, ...], named: str | None, python: str
+) -> None:
+    context = CONTEXT._replace(training_python="/launcher/bin/python")
+
+    assert python_of(command, replace(TWO, python=named), context) == python
+
+
+@pytest.mark.parametrize(
+    ("command", "interpreter"),
+    [
+        (("python", "train.py"), "/venv/bin/python"),
+        (("/usr/bin/python3.9", "train.py"), "/usr/bin/python3.9"),
+        (("./train.sh",), None),
+    ],
+)
+def test_a_plan_tells_which_python_it_starts(command: tuple[str, ...], interpreter: str | None) -> None:
+    assert planned(TWO, command=command)["worker-0"].interpreter == interpreter

@@ -12,6 +12,7 @@ import pytest
 from launcher import events
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import Timeouts
+from launcher.failure import LastReport
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.supervisor import SILENCE, AttemptResult, Stop, supervise
 
@@ -193,6 +194,59 @@ def test_the_grace_becomes_short_once_a_peer_is_gone() -> None:
     assert (6, Stop(0, 2)) in script.told
 
 
+def resting(task: Task, at: float, rests: bool = True) -> tuple[float, events.Event]:
+    return at, events.TaskResting("localhost", task, rests)
+
+
+def test_workers_that_all_only_wait_after_an_interrupt_are_killed() -> None:
+    _, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        interrupted(5),
+        resting(W0, 7),
+        resting(W1, 7.5),
+        exited(7.6, W0, None, 9),
+        exited(7.6, W1, None, 9),
+        *emptied(7.6, W0, W1),
+    )
+    assert script.told[:2] == [(5, Stop(signal.SIGINT, 30)), (7.5, Stop(signal.SIGKILL, 0))]
+    assert script.said[1:] == ["worker 0 and worker 1 only waited in TensorFlow for 2 s: ended"]
+
+
+def test_a_worker_that_waits_is_left_alone_as_long_as_another_one_saves() -> None:
+    """The save may need it: collectives and parameter servers."""
+    _, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        interrupted(5),
+        resting(W0, 7),
+        resting(W1, 7.1, rests=False),
+        exited(20, W1, 0),
+        exited(20.1, W0, None, 9),
+        *emptied(20.1, W0, W1),
+    )
+    assert [each for each in script.told if each[1].signal] == [
+        (5, Stop(signal.SIGINT, 30)),
+        (20, Stop(signal.SIGKILL, 0)),
+        (20.1, Stop(signal.SIGTERM, 2)),
+    ]
+
+
+def test_a_worker_that_works_again_is_not_waiting_any_more() -> None:
+    _, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        interrupted(5),
+        resting(W0, 7),
+        resting(W0, 8, rests=False),
+        resting(W1, 9),
+        exited(20, W0, 0),
+        exited(20.1, W1, None, 9),
+        *emptied(20.1, W0, W1),
+    )
+    assert script.told[1][0] == 20
+
+
 def test_what_outlives_all_workers_of_an_interrupted_gang_is_told_to_end() -> None:
     _, script = replay(TWO, *BOTH_STARTED, interrupted(5), exited(6, W0, 1), exited(6, W1, 1), *emptied(8, W0, W1))
     assert script.told[-1] == (6, Stop(signal.SIGTERM, 2))
@@ -240,7 +294,20 @@ def test_a_worker_that_cannot_be_started_stops_the_others_at_once() -> None:
     )
     assert not result.succeeded
     assert script.told[0] == (1, Stop(signal.SIGTERM, 2))
-    assert script.said[0] == "worker 1 could not be started: no such file"
+    assert script.said == ["stopping 1 worker by SIGTERM; SIGKILL follows after 2 s"], "its report says the rest"
+
+
+def test_how_far_a_worker_had_come_is_known_when_it_ends() -> None:
+    result, _ = replay(
+        TWO,
+        *BOTH_STARTED,
+        (20, events.ProgressMade("localhost", W0, b'{"step": 811}')),
+        (30, events.ProgressMade("localhost", W0, b'{"step": 812}')),
+        exited(33, W0, None, 9),
+        exited(33, W1, None, 15),
+        *emptied(33, W0, W1),
+    )
+    assert [each.last_report for each in result.endings] == [LastReport(b'{"step": 812}', 3), None]
 
 
 def test_a_gang_that_does_not_start_in_time_is_stopped() -> None:
@@ -275,18 +342,38 @@ def test_a_lost_host_ends_the_attempt_without_waiting_for_what_was_on_it() -> No
 
 
 @pytest.mark.parametrize("service", [PS, EVALUATOR])
-def test_a_service_is_stopped_once_chief_and_workers_are_done(service: Task) -> None:
-    plan = plan_of(CHIEF, W0, service)
+def test_a_service_is_stopped_once_all_workers_are_done(service: Task) -> None:
+    plan = plan_of(W0, W1, service)
     result, script = replay(
         plan,
-        *(started(task) for task in (CHIEF, W0, service)),
-        exited(5, CHIEF),
-        exited(6, W0),
+        *(started(task) for task in (W0, W1, service)),
+        exited(5, W0),
+        exited(6, W1),
         exited(6.1, service, None, 15),
-        *emptied(6.1, CHIEF, W0, service),
+        *emptied(6.1, W0, W1, service),
     )
     assert result.succeeded
     assert script.told[0] == (6, Stop(signal.SIGTERM, 2))
+
+
+COORDINATED = plan_of(CHIEF, W0, W1, PS)
+ALL_SERVE = (
+    *(started(task) for task in (CHIEF, W0, W1, PS)),
+    *((1.0, events.TaskListening("localhost", task)) for task in (CHIEF, W0, W1, PS)),
+)
+
+
+def test_with_parameter_servers_the_training_is_done_when_the_chief_is() -> None:
+    result, script = replay(
+        COORDINATED,
+        *ALL_SERVE,
+        exited(5, CHIEF),
+        *(exited(5.1, task, None, signal.SIGTERM) for task in (W0, W1, PS)),
+        *emptied(5.1, CHIEF, W0, W1, PS),
+    )
+    assert result.succeeded
+    assert script.told[0] == (5, Stop(signal.SIGTERM, 2))
+    assert script.said == []
 
 
 def test_a_service_that_fails_while_training_goes_on_fails_the_run() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,16 +65,16 @@ def test_a_full_disk_names_what_is_needed() -> None:
 
 
 @pytest.mark.parametrize("words", [["ssh"], ["ssh", "-F", "/a b/c", "-o", "User=it's"], ["ssh", '"', "", "a\\b"]])
-def test_rsync_calls_ssh_with_the_words_of_the_connection(words: list[str], tmp_path: Path) -> None:
+def test_rsync_calls_ssh_with_the_words_of_the_connection(
+    words: list[str], tmp_path: Path, need: Callable[..., None]
+) -> None:
     """Asked of rsync itself: it runs what stands for ssh here, which tells its arguments."""
+    need("rsync")
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\nprintf "%s\\0" "$@" >"$0.told"\nexit 1\n')
     program.chmod(0o755)
     argv = rsync_argv("me@gpu", [str(program), *words], f"{tmp_path}/", "/there")
-    try:
-        subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("rsync is missing: install it (Debian, Ubuntu: apt install rsync)")
+    subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
 
     told = (tmp_path / "program.told").read_text().split("\0")
     assert told[: len(words)] == words

@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[2]
 LIMIT = 15 << 10
+KERAS_FIX = {
+    "PYTHONPATH": str(REPOSITORY / "launcher" / "bootstrap"),
+    "LAUNCH_KERAS_FIX": str(REPOSITORY / "training" / "keras_multiworker.py"),
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,9 @@ class Scenario:
     argv: tuple[str, ...] | None = None
     """The culprit's own command line; None: train.py like the others."""
     port_taken: bool = False
+    program: str = "train.py"
+    keras_fix: bool = False
+    """As `launch` brings it into a worker."""
     timeout: float = 90
 
 
@@ -53,8 +61,16 @@ FAULTS = (
 )
 """Faults of train.py that end worker 1 of two, the other being left alone."""
 
+FIT_FAULTS = (
+    *("fit_callback", "fit_generator", "fit_py_function"),
+    *("fit_all_layer_call", "fit_all_input_shape"),
+)
+"""Faults of fit.py; of those with `all` in their name every worker has the same."""
+
 SCENARIOS = {
     **{name: Scenario(name) for name in FAULTS},
+    **{name: Scenario(name, program="fit.py", keras_fix=True) for name in FIT_FAULTS},
+    "fit_stock": Scenario("none", program="fit.py"),
     "chief_value_error": Scenario("value_error", culprit=0),
     "chief_sigkill": Scenario("sigkill", culprit=0),
     "chief_sigstop": Scenario("sigstop", culprit=0),
@@ -90,10 +106,11 @@ def free_ports(count: int) -> list[int]:
 def start(project: Path, scenario: Scenario, ports: list[int], index: int) -> subprocess.Popen[bytes]:
     addresses = [f"127.0.0.1:{port}" for port in ports]
     config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-    argv = ("python", "train.py", "--fault", scenario.fault, "--culprit", str(scenario.culprit))
+    argv = ("python", scenario.program, "--fault", scenario.fault, "--culprit", str(scenario.culprit))
     if scenario.argv and index == scenario.culprit:
         argv = scenario.argv
     env = os.environ | {"TF_CONFIG": json.dumps(config), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    env |= KERAS_FIX if scenario.keras_fix else {}
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
     with (project / f"worker-{index}.log").open("ab") as log:
         return subprocess.Popen(argv, cwd=project, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -102,7 +119,7 @@ def start(project: Path, scenario: Scenario, ports: list[int], index: int) -> su
 def record(name: str, scenario: Scenario, out: Path) -> None:
     with ExitStack() as stack:
         project = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        shutil.copy(HERE / "train.py", project)
+        shutil.copy(HERE / scenario.program, project)
         (project / "broken_syntax.py").write_text("import os\n\ndef train(:\n    pass\n")
         ports = free_ports(scenario.workers)
         if scenario.port_taken:
@@ -170,6 +187,7 @@ def neutral(text: bytes, project: Path) -> bytes:
         (project, "/home/user/project"),
         (Path(sys.prefix), "/home/user/venv"),
         (HERE, "/home/user/project"),
+        (REPOSITORY, "/home/user/tf-launch"),
         (Path(sys.base_prefix), "/usr"),
     ):
         text = text.replace(str(path).encode(), stand_in.encode())

@@ -1,0 +1,58 @@
+"""Looks like a program with TensorFlow: a file of that name is mapped, and the main thread waits in a lock.
+
+library.py MANNER            for every task
+library.py MANNER MANNER...  for worker 0, worker 1...
+
+At SIGINT and SIGTERM it goes on to `wait`, `save`s little by little for longer than a rest lasts, or falls `asleep` as
+long; `plain` waits, too, but has nothing of TensorFlow.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from member import CONFIG, say
+
+LIBRARY = "libtensorflow_framework.so.2"
+LONGER_THAN_A_REST = 4.0
+
+
+def load_library() -> mmap.mmap:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, LIBRARY)
+        path.write_bytes(bytes(mmap.PAGESIZE))
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+
+
+def save(*_: object) -> None:
+    until = time.monotonic() + LONGER_THAN_A_REST
+    with tempfile.TemporaryFile() as file:
+        while time.monotonic() < until:
+            file.write(os.urandom(2000))
+            file.flush()
+            time.sleep(0.1)
+    say("saved")
+    os._exit(0)
+
+
+def fall_asleep(*_: object) -> None:
+    time.sleep(LONGER_THAN_A_REST)
+    say("slept")
+    os._exit(0)
+
+
+manners = sys.argv[1:]
+manner = manners[CONFIG["task"]["index"] % len(manners)]
+library = None if manner == "plain" else load_library()
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, {"save": save, "asleep": fall_asleep}.get(manner, lambda *_: None))
+say("ready")
+threading.Semaphore(0).acquire()

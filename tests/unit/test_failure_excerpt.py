@@ -1,0 +1,140 @@
+"""What is shown of a log, and which frames of a traceback are the user's own."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.failure.excerpt import SCREENFUL, last_lines, log_lines, of_traceback
+from launcher.failure.frames import is_own, own_places
+from launcher.failure.traceback_text import last_crash
+from launcher.host_contexts import KERAS_BESIDE, KERAS_FIX, PACKAGE, SUPPORT, support_files
+
+HEAD = "Traceback (most recent call last):"
+FRAME = ('  File "/home/user/train.py", line 3, in <module>', "    f()")
+ARRAY = [" [[0.1 0.2]", *["  [0.5 nan 1.2e-05]"] * 999, "  [0.1 inf]]"]
+
+
+# ---- whose frames
+def test_whatever_launch_brings_into_a_worker_is_not_the_users() -> None:
+    here = [*(PACKAGE / "bootstrap").glob("*.py"), KERAS_FIX, *KERAS_BESIDE]
+    there = "/home/me/.tf-launch/runs/20261122-101500-two_hosts-8f778789"
+
+    assert [path for path in map(str, here) if is_own(path)] == []
+    assert [name for name in support_files(fix_keras=True, training=False) if is_own(f"{there}/{name}")] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/me/train.py",
+        "train.py",
+        "<stdin>",
+        "/home/me/support/loss.py",
+        "/home/me/training/keras_model.py",
+        str(KERAS_FIX.with_name("fit.py")),
+        f"/home/me/.tf-launch/runs/20261122-101500-two_hosts-8f778789/{SUPPORT}/program/training/fit.py",
+    ],
+)
+def test_a_program_is_the_users_also_where_it_is_the_default_one(path: str) -> None:
+    assert is_own(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/me/venv/lib/python3.12/site-packages/keras/src/trainer.py",
+        "/usr/lib64/python3.9/json/decoder.py",
+        "h5py/h5f.pyx",
+        "<frozen runpy>",
+        "<__array_function__ internals>",
+        "/tmp/__autograph_generated_file3k2.py",
+    ],
+)
+def test_a_library_is_not_the_users(path: str) -> None:
+    assert not is_own(path)
+
+
+def test_where_only_foreign_frames_are_left_no_place_is_named() -> None:
+    assert own_places([f'  File "{KERAS_FIX}", line 7, in run', '  File "/usr/lib/python3.11/ast.py", line 2']) == []
+
+
+# ---- what is shown
+def test_an_array_that_an_exception_quotes_does_not_hide_what_it_says() -> None:
+    said = ["ValueError: cannot convert this to a tensor:", *ARRAY, "Its type is PerReplica."]
+
+    shown = of_traceback([HEAD, *FRAME], said)
+
+    assert shown == (HEAD, *FRAME, said[0], ARRAY[0], "  [1000 lines of numbers left out]", said[-1])
+
+
+def test_a_printed_array_does_not_hide_what_a_program_said_last() -> None:
+    assert last_lines(["step 7", *ARRAY]) == ("step 7", ARRAY[0], "  [1000 lines of numbers left out]")
+
+
+def test_a_table_of_numbers_is_shown() -> None:
+    table = [f"{step} {step / 7:.3f}" for step in range(20)]
+
+    assert last_lines(table) == tuple(table)
+
+
+def test_of_a_long_message_the_first_words_are_shown() -> None:
+    said = ["ValueError: these do not fit:", *(f"  layer {number}" for number in range(100))]
+
+    shown = of_traceback([HEAD, *FRAME * 20], said)
+
+    assert len(shown) == SCREENFUL
+    assert shown[0] == HEAD
+    assert said[0] in shown
+    assert shown[-1] == said[-1]
+
+
+def test_start_up_notices_alone_are_nothing_to_show() -> None:
+    assert last_lines(["I0000 00:00:1795179917.003950    4349 port.cc:153] oneDNN custom operations are on."]) == ()
+
+
+# ---- in one line
+@pytest.mark.parametrize(
+    ("said", "summary"),
+    [
+        (
+            'ValueError: in user code:\n\n    File "/home/user/train.py", line 3, in step  *\n        loss(y)\n'
+            '    File "/v/site-packages/keras/losses.py", line 9, in f  **\n        g()\n\n'
+            "    ValueError: Shapes (2, 1) and (2, 9) are incompatible\n",
+            "ValueError: Shapes (2, 1) and (2, 9) are incompatible",
+        ),
+        (
+            "ValueError: Exception encountered when calling Dense.call().\n\n\x1b[1mInput 0 does not fit\x1b[0m\n\n"
+            "Arguments received by Dense.call():\n",
+            "ValueError: Dense.call(): Input 0 does not fit",
+        ),
+    ],
+)
+def test_an_introduction_is_not_what_an_exception_says(said: str, summary: str) -> None:
+    crash = last_crash(log_lines("\n".join([HEAD, *FRAME, said]).encode()))
+
+    assert crash is not None
+    assert crash.chain[-1].summary == summary
+
+
+# ---- logs that mean harm
+HOSTILE = st.sampled_from(
+    ["1", "12", "1 2 3 4", "a", "#", " ", ": ", "\n", "Error", HEAD + "\n", "[", "{{", "\\", "(a+)+"]
+)
+
+
+@given(st.lists(HOSTILE, max_size=40), st.integers(1, 50))
+def test_any_text_is_read_and_shown(pieces: list[str], times: int) -> None:
+    last_crash(log_lines(("".join(pieces) * times).encode()))
+
+
+def test_lines_of_many_numbers_inside_a_traceback_are_read_at_once() -> None:
+    """Lines that differ in numbers only are the same; there are exponentially many ways to see these as such."""
+    line = "1#" * 2000 + "x"
+    log = "\n".join([line, HEAD, *FRAME, line, *FRAME, "1#" * 6000, "ValueError: no"])
+
+    crash = last_crash(log_lines(log.encode()))
+
+    assert crash is not None
+    assert crash.chain[-1].summary == "ValueError: no"

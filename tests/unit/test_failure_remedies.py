@@ -1,0 +1,195 @@
+"""Remedies: each where it surely fits, and none elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.cluster import Task
+from launcher.events import TaskExited, TaskStartFailed
+from launcher.failure import Ending, classify
+
+PYTHON = "/opt/py/bin/python"
+
+
+def remedy(host: str, log: str, code: int = 1) -> str:
+    event = TaskExited(host, Task("worker", 0), code, None, False, log.encode())
+    return classify(Ending(event, stopped=False), PYTHON).remedy or ""
+
+
+def crashed(host: str, *lines: str) -> str:
+    """The remedy for a traceback: the code of its last calls, then what was raised."""
+    *calls, said = lines
+    frames = "".join(f'  File "/home/me/train.py", line {n}, in f\n    {code}\n' for n, code in enumerate(calls))
+    return remedy(host, f"Traceback (most recent call last):\n{frames}{said}\n")
+
+
+def not_started(host: str, reason: str) -> str:
+    return classify(Ending(TaskStartFailed(host, Task("worker", 0), reason), stopped=False), PYTHON).remedy or ""
+
+
+NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: "
+
+
+# ---- files that are not there
+@pytest.mark.parametrize("host", ["localhost", "gpu-a"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ('open(path, "wb")', NO_FILE + "'/out/models/a.keras'"),
+        ("model.save(path)", 'with open(filepath, "wb") as f:', NO_FILE + "'/out/models/a.keras'"),
+        (
+            "path.write_text(x)",
+            "with self.open(mode='w') as f:",
+            "return io.open(self, mode, buffering)",
+            NO_FILE + "'/out/models/x'",
+        ),
+        ("os.mkdir(path)", NO_FILE + "'/out/models/x'"),
+        (
+            "fid = h5f.create(name, flags)",
+            "FileNotFoundError: [Errno 2] Unable to synchronously create file (unable to open file: "
+            "name = '/out/models/a.h5', errno = 2, error message = 'No such file or directory', flags = 13)",
+        ),
+    ],
+)
+def test_a_directory_that_is_missing_for_a_file_to_be_written_is_named(host: str, lines: tuple[str, ...]) -> None:
+    assert crashed(host, *lines) == f"make the directory /out/models on {host} before the program writes there"
+
+
+READ = [
+    ("with open(path) as f:", NO_FILE + "'/data/labels.csv'"),
+    ('fid = open(os.fspath(file), "rb")', NO_FILE + "'/data/labels.csv'"),
+    (
+        "next(iterator)",
+        "tensorflow.python.framework.errors_impl.NotFoundError: {{function_node __wrapped__IteratorGetNext_"
+        "device_/job:localhost/replica:0/task:0}} /data/labels.csv; No such file or directory [Op:IteratorGetNext]",
+    ),
+]
+
+
+@pytest.mark.parametrize("lines", READ)
+def test_a_file_to_be_read_must_be_on_a_host_behind_ssh(lines: tuple[str, ...]) -> None:
+    assert crashed("gpu-a", *lines).startswith("/data/labels.csv must be on gpu-a, too: copy it there")
+
+
+@pytest.mark.parametrize("lines", READ)
+def test_a_file_to_be_read_that_is_not_on_this_machine_has_no_remedy(lines: tuple[str, ...]) -> None:
+    assert crashed("localhost", *lines) == ""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("subprocess.run(['nvcc'])", NO_FILE + "'nvcc'"),
+        ("os.rename(a, b)", NO_FILE + "'/a/x' -> '/b/x'"),
+        ('open("w")', NO_FILE + "'w'"),
+        ('open("x", "w")', NO_FILE + "'x'"),
+        ("raise FileNotFoundError('no data')", "FileNotFoundError: no data"),
+    ],
+)
+def test_where_it_is_not_sure_what_is_missing_nothing_is_said(lines: tuple[str, ...]) -> None:
+    assert crashed("localhost", *lines) == ""
+    assert "directory" not in crashed("gpu-a", *lines).replace("`workdir`", "")
+
+
+def test_a_script_that_is_missing_on_a_host_behind_ssh_can_be_sent() -> None:
+    said = "python: can't open file '/home/me/train.py': [Errno 2] No such file or directory\n"
+
+    assert "`sync` in the cluster file sends the project" in remedy("gpu-a", said, 2)
+    assert remedy("localhost", said, 2).startswith("check its spelling")
+
+
+def test_a_script_that_may_not_be_read_is_not_to_be_sent() -> None:
+    assert remedy("gpu-a", "python: can't open file '/home/me/train.py': [Errno 13] Permission denied\n", 2) == ""
+
+
+# ---- programs that cannot be started
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("cannot run ./train: Permission denied (it is not executable)", "chmod +x ./train on gpu-a, or put the"),
+        ("cannot run ./train: Permission denied (it is a directory)", ""),
+        ("cannot run ./train: Exec format error (its first line has no #!)", "give ./train a first line that names"),
+        ("cannot run ./train: Exec format error (it is built for another kind of machine)", ""),
+        ("cannot run ./train: No such file or directory", "check the command's spelling"),
+        ("cannot run ./train: No such file or directory (its first line is '#!/bin/foo\\r', and that program...)", ""),
+        ("cannot run ~/venv/bin/python3.11: No such file or directory", "name the Python of gpu-a"),
+        ("cannot run /home/python/train: No such file or directory", "check the command's spelling"),
+        ("cannot enter the working directory /nosuch: No such file or directory", "make that directory on gpu-a"),
+        ("cannot enter the working directory /root: Permission denied", ""),
+    ],
+)
+def test_what_cannot_be_started_comes_with_its_remedy(reason: str, words: str) -> None:
+    found = not_started("gpu-a", reason)
+
+    assert found.startswith(words)
+    assert bool(found) == bool(words)
+
+
+def test_a_python_is_set_up_by_a_script_on_other_hosts_only() -> None:
+    reason = "cannot run python3: No such file or directory"
+
+    assert "scripts/setup_host" in not_started("gpu-a", reason)
+    assert "scripts/setup_host" not in not_started("localhost", reason)
+
+
+# ---- exit codes
+@pytest.mark.parametrize(
+    ("code", "log", "words"),
+    [
+        (127, "sh: 1: trian: not found\n", "the command does not exist on gpu-a"),
+        (127, "bash: line 1: trian: command not found\n", "the command does not exist on gpu-a"),
+        (127, "./a: error while loading shared libraries: libfoo.so: cannot open shared object file\n", ""),
+        (127, "", ""),
+        (126, "sh: 1: ./train.py: Permission denied\n", "the command cannot be run on gpu-a"),
+        (126, "", ""),
+        (42, "INFO:tensorflow:PreemptionCheckpointHandler initialized or restored.\n", "the program saved and left"),
+        (42, "the answer\n", ""),
+    ],
+)
+def test_an_exit_code_has_a_meaning_where_the_program_said_so(code: int, log: str, words: str) -> None:
+    found = remedy("gpu-a", log, code)
+
+    assert found.startswith(words)
+    assert bool(found) == bool(words)
+
+
+# ---- what programs say
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("ModuleNotFoundError: No module named 'numpy'", f"install numpy for {PYTHON} on gpu-a"),
+        ("ModuleNotFoundError: No module named 'tensorflow.keras.wrappers'", ""),
+        ("ModuleNotFoundError: No module named 'keras.foo'; 'keras' is not a package", ""),
+        ("OSError: [Errno 98] Address already in use", "the port that the program opens is taken on gpu-a"),
+        ("PermissionError: [Errno 13] Permission denied: '/out'", "check owner and mode of /out on gpu-a"),
+        ("PermissionError: [Errno 13] Permission denied", ""),
+        ("PermissionError: [Errno 1] Operation not permitted", ""),
+        ("ValueError: NotAMemoryErrorAtAll", ""),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 745. GiB", "use a smaller batch"),
+    ],
+)
+def test_an_exception_has_a_remedy_where_it_is_known(said: str, words: str) -> None:
+    found = crashed("gpu-a", "f()", said)
+
+    assert found.startswith(words)
+    assert bool(found) == bool(words)
+
+
+def test_what_a_program_mended_itself_has_no_remedy() -> None:
+    """An exception that led to another one says nothing about what to do against that."""
+    log = (
+        "Traceback (most recent call last):\n"
+        '  File "a.py", line 1, in <module>\n    import cupy\n'
+        "ModuleNotFoundError: No module named 'cupy'\n"
+        "\nDuring handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "a.py", line 3, in <module>\n    raise KeyError("x")\n'
+        "KeyError: 'x'\n"
+    )
+    assert remedy("gpu-a", log) == ""
+
+
+def test_what_was_said_long_before_the_end_has_no_remedy() -> None:
+    log = "OSError: [Errno 98] Address already in use\n" + "epoch done\n" * 10
+
+    assert remedy("gpu-a", log, 3) == ""
