@@ -22,7 +22,7 @@ from launcher.reachability import LOOPBACK, Proof
 from launcher.transport import CONNECTING_AT_ONCE
 
 if TYPE_CHECKING:
-    from launcher.plan import AttemptPlan  # not needed before the agents are started
+    from launcher.plan import AttemptPlan, TaskPlan  # not needed before the agents are started
 
 SETTLE = 0.5
 """Seconds between the first host that fails and the end of the start: others fail as well, and one report tells all."""
@@ -170,6 +170,11 @@ class Hosts:
         """Start every task of the plan on its host."""
         for host in self._hosts:
             self._connections[host.name].start(plan.on(host.name), host.hold_ports)
+
+    def start_again(self, plan: TaskPlan) -> None:
+        """Start a task whose process has ended, as before: same port, same log."""
+        host = next(host for host in self._hosts if host.name == plan.host)
+        self._connections[host.name].start([plan], host.hold_ports)
 
     def stop(self, signal: int, grace: float) -> None:
         """Signal everything that the run started, everywhere; SIGKILL follows after `grace` seconds."""

@@ -95,6 +95,10 @@ class AttemptPlan(NamedTuple):
         """The part of one host."""
         return tuple(plan for plan in self.tasks if plan.host == host)
 
+    def of(self, task: Task) -> TaskPlan:
+        """The part of one task."""
+        return next(plan for plan in self.tasks if plan.task == task)
+
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
         return {"attempt": self.attempt, "tasks": [plan.as_record() for plan in self.tasks]}

@@ -16,6 +16,8 @@ class RunResult(NamedTuple):
     directory: Path
     attempts: int
     failure: Failure | None = None
+    restarts: int = 0
+    """Of the whole gang, and of single workers."""
 
     @property
     def state(self) -> str:
@@ -28,8 +30,8 @@ class RunResult(NamedTuple):
 
         match self.state:
             case "done":
-                restarts = self.attempts - 1
-                return f"done in {seconds:.1f} s" + (f", after {counted(restarts, 'restart')}" if restarts else "")
+                after = f", after {counted(self.restarts, 'restart')}" if self.restarts else ""
+                return f"done in {seconds:.1f} s{after}"
             case "stopped":
                 return f"ended by {signal.Signals(self.exit_code - 128).name} after {seconds:.1f} s"
         return None
@@ -41,6 +43,7 @@ class RunResult(NamedTuple):
             "exit_code": self.exit_code,
             "run_directory": str(self.directory),
             "attempts": self.attempts,
+            "restarts": self.restarts,
             "root_cause": cause
             and {
                 "kind": cause.kind.name.lower(),

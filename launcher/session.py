@@ -22,11 +22,12 @@ from launcher.console import STDERR, STDOUT, Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
 from launcher.failure import Ending, Failure, classify, root_cause
 from launcher.failure.report import report
-from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy
+from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.host_contexts import host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.host_facts import start_warnings
 from launcher.hosts import Hosts, StopRequestedError
+from launcher.lone_workers import LoneWorkers
 from launcher.plan import AttemptPlan, brings_training, plan_attempt, thread_warnings
 from launcher.request import Request
 from launcher.run_directory import RunDirectory, resumed
@@ -123,22 +124,23 @@ class Session:
         tried: tuple[Attempt, ...] = ()
         step = newest_step(self._directory.chief)
         for attempt in itertools.count(self._first_attempt):
-            ended = self._attempt(attempt)
+            ended = self._attempt(attempt, restarts_used(tried))
             cause = None if ended.succeeded else root_cause([self._understood(each) for each in ended.endings])
-            result = RunResult(self._exit_code(ended), self._directory.path, len(tried) + 1, cause)
+            restarts = restarts_used(tried) + ended.lone_restarts
+            result = RunResult(self._exit_code(ended), self._directory.path, len(tried) + 1, cause, restarts)
             if ended.succeeded or ended.interrupted is not None:
                 return result
             before, step = step, self._newest_step()
-            tried = (*tried, Attempt(cause, before, step))
+            tried = (*tried, Attempt(cause, before, step, ended.lone_restarts))
             decision = policy.decide(tried)
             if isinstance(decision, GiveUp):
                 if self._file.restart.max_restarts:
                     self._complain(f"no {'further ' if len(tried) > 1 else ''}restart: {decision.reason}")
                 return result
-            self._await_restart(len(tried), cause, decision.delay)
+            self._await_restart(restarts_used(tried), cause, decision.delay)
         raise AssertionError("unreachable")
 
-    def _attempt(self, attempt: int) -> AttemptResult:
+    def _attempt(self, attempt: int, restarts_used: int) -> AttemptResult:
         spec = self._hosts.prepare(self._file.timeouts.start, self._observe)
         self._sync.finish(self._observe)
         fix_keras = not self._request.no_keras_fix
@@ -155,7 +157,15 @@ class Session:
         remote = [host for host in self._file.hosts if not host.is_local]
         self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
         self._console.begin({task: relative(log) for task, log in self._logs.items()})
-        return supervise(plan, self._file.timeouts, self._hosts, self._inbox, self._observe, self._console.say)
+        return supervise(
+            plan,
+            self._file.timeouts,
+            self._hosts,
+            self._inbox,
+            self._observe,
+            self._console.say,
+            LoneWorkers(spec.tasks, self._file.restart, restarts_used),
+        )
 
     def _understood(self, ending: Ending) -> Failure:
         event = ending.event

@@ -6,6 +6,7 @@ it: it alone reads the inbox, carries the actions out, and keeps the agents' lea
 
 from __future__ import annotations
 
+import math
 import signal as signals
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,11 +14,12 @@ from typing import NamedTuple, Protocol
 
 from launcher import events, failure
 from launcher.agent.rest import AT_REST
-from launcher.cluster import Task, chief_of, trained_by
+from launcher.cluster import Task, chief_of, has_coordinator, trained_by
 from launcher.cluster_file import Timeouts
 from launcher.failure import Ending, LastReport
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
-from launcher.plan import AttemptPlan
+from launcher.lone_workers import LoneWorkers
+from launcher.plan import AttemptPlan, TaskPlan
 
 SETTLE = 0.05
 """Seconds between a telling failure and the stop of the gang: time for another one of the same moment."""
@@ -30,6 +32,9 @@ WAITED_FOR: Mapping[events.Awaited, str] = {
     "server": "was waited for by the others in vain",
     "step": "made no progress",
 }
+
+SERVERS = ("worker", "ps")
+"""Task types that serve a chief which coordinates."""
 
 Observer = Callable[[events.Event], None]
 
@@ -47,7 +52,13 @@ class Say(NamedTuple):
     text: str
 
 
-Action = Stop | Say
+class StartAgain(NamedTuple):
+    """Start this task's process anew, while all others run on."""
+
+    task: Task
+
+
+Action = Stop | Say | StartAgain
 
 
 class Hosts(Protocol):
@@ -55,6 +66,9 @@ class Hosts(Protocol):
 
     def start(self, plan: AttemptPlan) -> None:
         """Start every task of the plan on its host."""
+
+    def start_again(self, plan: TaskPlan) -> None:
+        """See `StartAgain`."""
 
     def stop(self, signal: int, grace: float) -> None:
         """See `Stop`."""
@@ -70,13 +84,16 @@ class AttemptResult(NamedTuple):
     endings: tuple[Ending, ...]
     interrupted: int | None
     """The signal that ended it, if the user did."""
+    lone_restarts: int = 0
+    """How often a worker was started again alone."""
 
 
 class Gang:
-    """The tasks of one attempt, which live and die together."""
+    """The tasks of one attempt, which live and die together, but for the workers that a coordinator can do without."""
 
-    def __init__(self, plan: AttemptPlan, timeouts: Timeouts, now: float) -> None:
+    def __init__(self, plan: AttemptPlan, timeouts: Timeouts, lone: LoneWorkers, now: float) -> None:
         self._timeouts = timeouts
+        self._lone = lone
         self._hosts = {each.task: each.host for each in plan.tasks}
         self._running = set(self._hosts)
         self._unstarted = set(self._hosts)
@@ -114,6 +131,7 @@ class Gang:
             self._stalled_at,
             self._start_until if self._unstarted else None,
             self._listen_until if self._silent else None,
+            self._lone.deadline,
         ]
         due = [self._give_up_at if self._occupied else None] if self._stopping else running
         return min((at for at in due if at is not None), default=None)
@@ -122,7 +140,7 @@ class Gang:
     def result(self) -> AttemptResult:
         """How it ended, once `over`."""
         succeeded = self._training_done() and self._interrupted is None and not self._failures()
-        return AttemptResult(succeeded, tuple(self._endings), self._interrupted)
+        return AttemptResult(succeeded, self._telling_endings(), self._interrupted, self._lone.restarts)
 
     # ---- what happens
     def step(self, event: events.Event | None, now: float) -> Iterator[Action]:
@@ -137,6 +155,8 @@ class Gang:
         match event:
             case events.TaskExited():
                 yield from self._exited(event, now)
+            case events.TaskStartFailed() if self._lone.can_miss(event.task) and not self._stopping:
+                yield from self._lose(Ending(event, stopped=False), event.task, now)
             case events.TaskStartFailed():
                 self._end(Ending(event, self._stopping))
                 self._running -= self._unstarted
@@ -159,6 +179,7 @@ class Gang:
                 self._open_logs.add(event.task)
             case events.TaskListening():
                 self._silent.discard(event.task)
+                self._lone.note_server(event.task)
                 self._listen_until = self._listen_until or now + self._timeouts.start
             case events.ProgressMade():
                 self._reports[event.task] = event.line, now
@@ -172,16 +193,39 @@ class Gang:
 
     def _exited(self, event: events.TaskExited, now: float) -> Iterator[Action]:
         ending = Ending(event, self._stopping, self._last_report(event.task, now))
+        if self._lone.can_miss(event.task) and not (self._stopping or event.succeeded):
+            yield from self._lose(ending, event.task, now)
+            return
         self._end(ending)
         if self._stopping:
             yield from self._member_gone()
         elif self._training_done():
             yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+        elif event.succeeded and event.task.type in SERVERS and has_coordinator(self._hosts):
+            yield Say(
+                f"{event.task} on {event.host} has ended (exit code 0) before the chief; "
+                "with server.join() it serves until the launcher ends it"
+            )
         elif not event.succeeded and not self._forgiven(ending):
             settle = SETTLE if failure.is_conclusive(failure.classify(ending)) else COLLATERAL_SETTLE
             self._stop_at = min(self._stop_at or now + settle, now + settle)
             if not self._running:
                 self._stop_at = now
+
+    def _lose(self, ending: Ending, task: Task, now: float) -> Iterator[Action]:
+        """A worker has ended that the chief can do without, as long as there is another one or it comes back."""
+        from launcher.failure.report import headline
+
+        self._running.discard(task)
+        delay = self._lone.lose(ending, task, now)
+        if self._lone.all_are_gone:
+            self._stop_at = min(self._stop_at or math.inf, now + COLLATERAL_SETTLE)
+            goes_on = "no worker is left, and the chief would wait for one for ever"
+        elif delay is None:
+            goes_on = "the chief goes on without it"
+        else:
+            goes_on = f"the chief goes on; {task} is started again in {delay:g} s ({self._lone.counted_restarts})"
+        yield Say(f"{headline(failure.classify(ending))}\n  {goes_on}")
 
     def _last_report(self, task: Task, now: float) -> LastReport | None:
         line, at = self._reports.get(task, (None, 0.0))
@@ -226,13 +270,22 @@ class Gang:
             for each in self._endings
         )
 
+    def _telling_endings(self) -> tuple[Ending, ...]:
+        """In order of arrival. A worker that the chief could do without is no cause where there is another one."""
+        alone = not any(failure.is_conclusive(failure.classify(each)) for each in self._endings)
+        return (*self._lone.losses, *self._endings) if self._lone.losses and alone else tuple(self._endings)
+
     def _failures(self) -> list[Ending]:
         return [each for each in self._endings if each.bad and not each.stopped and not self._forgiven(each)]
 
     def _pass_time(self, now: float) -> Iterator[Action]:
         if self._stopping:
             yield from self._give_up_silent(now)
-        elif self._stop_at is not None and now >= self._stop_at:
+            return
+        for task in self._lone.take_due(now):
+            self._running.add(task)
+            yield StartAgain(task)
+        if self._stop_at is not None and now >= self._stop_at:
             yield from self._stop_failed(None)
         elif self._unstarted and now >= self._start_until:
             yield from self._out_of_time("process", min(self._unstarted), self._timeouts.start)
@@ -274,7 +327,8 @@ class Gang:
         self._interrupted = number
         passed_on = signals.SIGINT if number == signals.SIGINT else signals.SIGTERM
         short = self._timeouts.failure_grace
-        grace = self._timeouts.grace if len(self._running) == len(self._hosts) else short
+        whole = len(self._running | self._lone.lost) == len(self._hosts)
+        grace = self._timeouts.grace if whole else short
         yield Say(
             f"{_name(number)}: stopping {_counted(self._running)} by {_name(passed_on)}; SIGKILL follows after "
             f"{grace:g} s, or {short:g} s after the first of them has ended; workers that only wait in "
@@ -303,10 +357,11 @@ def supervise(
     inbox: Inbox,
     observe: Observer,
     say: Callable[[str], None],
+    lone: LoneWorkers,
     clock: Callable[[], float] = time.monotonic,
 ) -> AttemptResult:
     """Start a planned attempt and stay with it until nothing of it is left. `observe` sees every event."""
-    gang = Gang(plan, timeouts, clock())
+    gang = Gang(plan, timeouts, lone, clock())
     hosts.start(plan)
     while not gang.over:
         hosts.beat()
@@ -316,10 +371,13 @@ def supervise(
         if event is not None:
             observe(event)
         for action in gang.step(event, clock()):
-            if isinstance(action, Stop):
-                hosts.stop(action.signal, action.grace)
-            else:
-                say(action.text)
+            match action:
+                case Stop(signal, grace):
+                    hosts.stop(signal, grace)
+                case StartAgain(task):
+                    hosts.start_again(plan.of(task))
+                case Say(text):
+                    say(text)
     return gang.result
 
 

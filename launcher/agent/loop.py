@@ -170,7 +170,10 @@ class Agent:
             getattr(self.receiving, step)(**fields)
 
     def do_start(self, jobs: list[dict[str, Any]], hold: bool) -> None:
-        """Start these workers; the first that cannot be started ends the row. `hold`: their ports stay held."""
+        """Start these workers; the first that cannot be started ends the row. `hold`: their ports stay held.
+
+        One of a task whose process has ended takes its place: same port, same log.
+        """
         self.poll_interval = BUSY_POLL
         self.watch = Watch(self.tell)
         if self.answering is not None:
@@ -181,10 +184,14 @@ class Agent:
             self.held = {}
         for job in jobs:
             try:
-                worker = self.workers[job["task"]] = start_worker(job)
+                worker = start_worker(job)
             except StartError as error:
                 self.tell("start_failed", task=job["task"], reason=str(error))
                 return
+            former = self.workers.get(worker.name)
+            if former is not None:
+                worker.go_on_after(former)
+            self.workers[worker.name] = worker
             self.tell("started", task=worker.name, pid=worker.pid)
             self.flush()
 

@@ -64,6 +64,12 @@ def signal_tree(root: int, number: int) -> None:
     signal_all([root, *descendants(root, table)], number, table)
 
 
+def signal_group(group: int, number: int) -> None:
+    """Signal what is below this process and in that process group: the number may mean another one elsewhere by now."""
+    table = processes()
+    send_signal([pid for pid in descendants(os.getpid(), table) if table[pid][1] == group], number)
+
+
 def signal_all(below: list[int], number: int, table: dict[int, tuple[int, int]]) -> None:
     """Signal processes below this one.
 

@@ -6,7 +6,14 @@ import errno
 import os
 import signal
 
-from launcher.agent.processes import PR_SET_PDEATHSIG, descendants, out_of_memory_kills, prctl, processes
+from launcher.agent.processes import (
+    PR_SET_PDEATHSIG,
+    descendants,
+    out_of_memory_kills,
+    prctl,
+    processes,
+    signal_group,
+)
 from launcher.agent.rest import tensorflow_process
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -27,7 +34,8 @@ class StartError(Exception):
 class Worker:
     """One task's process: its pid, its log file, and how much of both files has been told to the launcher."""
 
-    def __init__(self, name: str, pid: int, port: int, log: str, progress: str) -> None:
+    def __init__(self, name: str, pid: int, port: int, log: str, progress: str, logged: int) -> None:
+        """`logged`: the bytes that an earlier process of the task has left in its log, all of them told already."""
         self.name = name
         self.pid = pid
         self.port = port
@@ -35,11 +43,17 @@ class Worker:
         self.log = log
         self.progress = progress
         self.log_fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
-        self.shipped = 0
-        self.acknowledged = 0
+        self.logged = self.shipped = self.acknowledged = logged
         self.progress_read = 0
         self.exited = False
         self.kills_before = out_of_memory_kills()
+
+    def go_on_after(self, former: Worker) -> None:
+        """Tell the rest of what the task's earlier process wrote, and end what that one has left behind."""
+        self.shipped, self.acknowledged = former.shipped, former.acknowledged
+        self.progress_read = former.progress_read
+        os.close(former.log_fd)
+        signal_group(former.pid, signal.SIGKILL)
 
     def runs_tensorflow(self) -> bool:
         """Whether TensorFlow is loaded in its process, or in one that it has started."""
@@ -59,9 +73,9 @@ class Worker:
         return self.shipped >= os.fstat(self.log_fd).st_size
 
     def tail(self) -> bytes:
-        """The end of the log, as it stands now."""
+        """The end of what this process has logged, as it stands now."""
         size = os.fstat(self.log_fd).st_size
-        return os.pread(self.log_fd, TAIL, max(0, size - TAIL))
+        return os.pread(self.log_fd, TAIL, max(self.logged, size - TAIL))
 
     def newest_progress(self) -> bytes:
         """The last whole line that came into the progress file since the last look, or nothing."""
@@ -91,13 +105,14 @@ def start_worker(job: dict[str, Any]) -> Worker:
         log_fd = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StartError(f"cannot create the log file {job['log']}: {error.strerror}") from error
+    logged = os.fstat(log_fd).st_size
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pid = created(job, (null, log_fd, log_fd))
     finally:
         os.close(null)
         os.close(log_fd)
-    return Worker(job["task"], pid, job["port"], job["log"], job["progress"])
+    return Worker(job["task"], pid, job["port"], job["log"], job["progress"], logged)
 
 
 def created(job: dict[str, Any], streams: tuple[int, int, int]) -> int:

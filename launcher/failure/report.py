@@ -16,9 +16,7 @@ def report(failure: Failure, log: str | None = None) -> list[str]:
 
     `log`: the file that holds all that it wrote; None: it wrote nothing.
     """
-    where = f" ({failure.location})" if failure.location else ""
-    says = f": {failure.summary}{where}" if failure.summary else ""
-    lines = [f"{_who(failure)} {_how(failure)}{says}", *(f"  {line}" for line in failure.excerpt)]
+    lines = [headline(failure), *(f"  {line}" for line in failure.excerpt)]
     if failure.last_step is not None and failure.kind in _UNEXPLAINED:
         lines.insert(
             1, f"Its last step was {failure.last_step.step}, {duration(failure.last_step.seconds)} before its end."
@@ -28,6 +26,13 @@ def report(failure: Failure, log: str | None = None) -> list[str]:
     if failure.remedy:
         lines.append(f"What to do: {failure.remedy}")
     return lines
+
+
+def headline(failure: Failure) -> str:
+    """Who, how, and what it said itself, in one line."""
+    where = f" ({failure.location})" if failure.location else ""
+    says = f": {failure.summary}{where}" if failure.summary else ""
+    return f"{_who(failure)} {_how(failure)}{says}"
 
 
 def _who(failure: Failure) -> str:

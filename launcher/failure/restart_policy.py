@@ -47,6 +47,8 @@ class Attempt(NamedTuple):
     cause: Failure | None
     step_before: int | None = None
     step_after: int | None = None
+    lone_restarts: int = 0
+    """How often a worker was started again alone while it lasted."""
 
     @property
     def progressed(self) -> bool:
@@ -72,8 +74,7 @@ class RestartPolicy(NamedTuple):
         reason = self._reason_against(attempts, interrupted)
         if reason is not None:
             return GiveUp(reason)
-        exponent = min(len(attempts) - 1, 30)
-        return Restart(min(self.backoff * 2**exponent, LONGEST_DELAY))
+        return Restart(delay_of(len(attempts), self.backoff))
 
     def _reason_against(self, attempts: tuple[Attempt, ...], interrupted: bool) -> str | None:
         last = attempts[-1]
@@ -81,11 +82,21 @@ class RestartPolicy(NamedTuple):
             return "the run was interrupted"
         if last.cause is not None and (lasting := lasting_reason(last.cause)):
             return lasting
-        if len(attempts) > self.max_restarts:
+        if restarts_used(attempts) > self.max_restarts:
             return f"max_restarts is {self.max_restarts}"
         if len(attempts) > 1 and not last.progressed and _same(attempts[-2].cause, last.cause):
             return "the same failure came twice, with no new checkpoint in between"
         return None
+
+
+def restarts_used(attempts: tuple[Attempt, ...]) -> int:
+    """How many restarts there have been once another attempt follows these."""
+    return len(attempts) + sum(attempt.lone_restarts for attempt in attempts)
+
+
+def delay_of(restart: int, backoff: float) -> float:
+    """Seconds before a restart: the first is number 1."""
+    return float(min(backoff * 2 ** min(restart - 1, 30), LONGEST_DELAY))
 
 
 def lasting_reason(cause: Failure) -> str | None:

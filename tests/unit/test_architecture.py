@@ -38,7 +38,9 @@ LAUNCHER = """
     doctor.answers
     options
     host_contexts
-    supervisor hosts dry_run failure.report failure.restart_policy python_choice
+    supervisor
+    lone_workers
+    hosts dry_run failure.report failure.restart_policy python_choice
     run_directory.chief_files run_directory.event_log run_directory.remote_logs
     failure run_directory console host free_ports reachability sync.exchange sync.rsync
     plan request access host_facts failure.remedies sync.project

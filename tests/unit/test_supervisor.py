@@ -11,8 +11,9 @@ import pytest
 
 from launcher import events
 from launcher.cluster import ClusterSpec, Task
-from launcher.cluster_file import Timeouts
-from launcher.failure import LastReport
+from launcher.cluster_file import RestartLimits, Timeouts
+from launcher.failure import Ending, Kind, LastReport, classify, root_cause
+from launcher.lone_workers import LoneWorkers
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.supervisor import SILENCE, AttemptResult, Stop, supervise
 
@@ -42,6 +43,7 @@ class Script:
     history: Sequence[tuple[float, events.Event]]
     now: float = 0.0
     told: list[tuple[float, Stop]] = field(default_factory=list)
+    again: list[tuple[float, Task]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     beats: int = 0
     silent: bool = False
@@ -61,6 +63,9 @@ class Script:
     def start(self, plan: AttemptPlan) -> None:
         assert plan.tasks
 
+    def start_again(self, plan: TaskPlan) -> None:
+        self.again.append((round(self.now, 3), plan.task))
+
     def stop(self, signal: int, grace: float) -> None:
         self.told.append((round(self.now, 3), Stop(signal, grace)))
 
@@ -74,17 +79,15 @@ def plan_of(*tasks: Task) -> AttemptPlan:
     return AttemptPlan(0, ClusterSpec(dict.fromkeys(tasks, address)), tuple(plans))
 
 
-def replay(plan: AttemptPlan, *history: tuple[float, events.Event]) -> tuple[AttemptResult, Script]:
-    script = Script(history)
-    result = supervise(plan, TIMEOUTS, script, script, lambda event: None, script.said.append, lambda: script.now)  # type: ignore[arg-type]
+def replay(
+    plan: AttemptPlan, *history: tuple[float, events.Event], max_restarts: int = 0, silent: bool = False
+) -> tuple[AttemptResult, Script]:
+    """`silent`: nothing more is heard of the hosts after the history."""
+    script = Script(history, silent=silent)
+    lone = LoneWorkers(plan.spec.tasks, RestartLimits(max_restarts, backoff=1), used=0)
+    result = supervise(plan, TIMEOUTS, script, script, lambda event: None, script.said.append, lone, lambda: script.now)  # type: ignore[arg-type]
     assert script.next == len(history), f"over before {history[script.next]}"
     return result, script
-
-
-def replay_open(plan: AttemptPlan, *history: tuple[float, events.Event]) -> tuple[AttemptResult, Script]:
-    """A history after which the hosts stay silent."""
-    script = Script(history, silent=True)
-    return supervise(plan, TIMEOUTS, script, script, lambda _: None, script.said.append, lambda: script.now), script  # type: ignore[arg-type]
 
 
 def started(task: Task, at: float = 0.0) -> tuple[float, events.Event]:
@@ -376,6 +379,202 @@ def test_with_parameter_servers_the_training_is_done_when_the_chief_is() -> None
     assert script.said == []
 
 
+KILLED = "worker 1 on localhost was killed by SIGKILL, not by the launcher; often it is the kernel when memory runs out"
+
+
+def all_stopped(at: float, *tasks: Task) -> list[tuple[float, events.Event]]:
+    """These end by the launcher's SIGTERM, and with them all that was left."""
+    return [*(exited(at, task, None, signal.SIGTERM) for task in tasks), *emptied(at, CHIEF, W0, W1, PS)]
+
+
+def cause_of(result: AttemptResult) -> tuple[Task | None, Kind]:
+    cause = root_cause([classify(each) for each in result.endings])
+    assert cause is not None
+    return cause.task, cause.kind
+
+
+def test_a_chief_that_coordinates_goes_on_without_a_worker() -> None:
+    result, script = replay(
+        COORDINATED, *ALL_SERVE, exited(5, W1, None, 9), exited(90, CHIEF), *all_stopped(90.1, W0, PS)
+    )
+    assert result.succeeded
+    assert script.said == [f"{KILLED}\n  the chief goes on without it"]
+    assert script.told[0] == (90, Stop(signal.SIGTERM, 2))
+
+
+def test_a_worker_that_a_chief_coordinates_is_started_again_alone() -> None:
+    result, script = replay(
+        COORDINATED,
+        *ALL_SERVE,
+        exited(5, W1, None, 9),
+        started(W1, 6.1),
+        exited(20, W1, None, 9),
+        started(W1, 22.1),
+        exited(30, W1, None, 9),
+        exited(90, CHIEF),
+        *all_stopped(90.1, W0, PS),
+        max_restarts=2,
+    )
+    assert result.succeeded
+    assert result.lone_restarts == 2
+    assert script.again == [(6, W1), (22, W1)]
+    assert script.said == [
+        f"{KILLED}\n  the chief goes on; worker 1 is started again in 1 s (restart 1 of 2)",
+        f"{KILLED}\n  the chief goes on; worker 1 is started again in 2 s (restart 2 of 2)",
+        f"{KILLED}\n  the chief goes on without it",
+    ]
+
+
+def test_restarts_of_the_gang_and_of_single_workers_are_counted_together() -> None:
+    lone = LoneWorkers(COORDINATED.spec.tasks, RestartLimits(2, backoff=1), used=1)
+    lone.note_server(W1)
+    ending = Ending(exited(5, W1, None, 9)[1], stopped=False)  # type: ignore[arg-type]
+    assert (lone.lose(ending, W1, 5), lone.counted_restarts) == (1, "restart 2 of 2")
+    assert lone.lose(ending, W1, 9) is None
+
+
+def test_bad_usage_is_not_tried_again() -> None:
+    _, script = replay(
+        COORDINATED, *ALL_SERVE, exited(5, W1, 2), exited(90, CHIEF), *all_stopped(90.1, W0, PS), max_restarts=2
+    )
+    assert script.again == []
+
+
+def test_a_chief_that_is_done_while_a_worker_is_to_be_started_again_ends_the_run() -> None:
+    result, script = replay(
+        COORDINATED, *ALL_SERVE, exited(5, W1, None, 9), exited(5.5, CHIEF), *all_stopped(7, W0, PS), max_restarts=1
+    )
+    assert result.succeeded
+    assert script.again == []
+
+
+def test_an_interrupt_while_a_worker_is_to_be_started_again_leaves_the_chief_its_grace() -> None:
+    result, script = replay(
+        COORDINATED,
+        *ALL_SERVE,
+        exited(5, W1, None, 9),
+        interrupted(5.5),
+        *all_stopped(9, CHIEF, W0, PS),
+        max_restarts=1,
+    )
+    assert result.interrupted == signal.SIGINT
+    assert script.told[0] == (5.5, Stop(signal.SIGINT, 30))
+    assert script.again == []
+
+
+def test_without_any_worker_left_the_chief_would_wait_for_ever() -> None:
+    result, script = replay(
+        COORDINATED,
+        *ALL_SERVE,
+        exited(5, W0, 1, tail=OWN),
+        exited(8, W1, None, 9),
+        *all_stopped(10.1, CHIEF, PS),
+    )
+    assert not result.succeeded
+    assert script.said[:2] == [
+        "worker 0 on localhost failed (exit code 1): ValueError: bad label (/home/user/train.py:9)\n"
+        "  the chief goes on without it",
+        f"{KILLED}\n  no worker is left, and the chief would wait for one for ever",
+    ]
+    assert script.told[0] == (10, Stop(signal.SIGTERM, 2))
+    assert cause_of(result) == (W1, Kind.KILLED)
+
+
+def test_a_chief_that_ends_well_although_its_last_worker_has_gone_was_done() -> None:
+    result, _ = replay(
+        COORDINATED,
+        *ALL_SERVE,
+        exited(5, W0, None, 9),
+        exited(8, W1, None, 9),
+        exited(9, CHIEF),
+        *all_stopped(9.1, PS),
+    )
+    assert result.succeeded
+
+
+def test_a_lost_worker_is_the_cause_where_the_chief_only_complains() -> None:
+    history = (*ALL_SERVE, exited(5, W1, None, 9), exited(6, CHIEF, 1, tail=COLLATERAL), *all_stopped(8.1, W0, PS))
+    result, _ = replay(COORDINATED, *history)
+    assert not result.succeeded
+    assert cause_of(result) == (W1, Kind.KILLED)
+
+
+def test_a_lost_worker_is_not_the_cause_of_what_the_chief_fails_of_by_itself() -> None:
+    result, _ = replay(
+        COORDINATED,
+        *ALL_SERVE,
+        exited(5, W1, None, 9),
+        exited(60, CHIEF, 1, tail=OWN),
+        *all_stopped(61, W0, PS),
+    )
+    assert cause_of(result) == (CHIEF, Kind.CRASHED)
+
+
+def test_the_death_of_a_parameter_server_ends_the_run() -> None:
+    result, script = replay(
+        COORDINATED, *ALL_SERVE, exited(5, PS, None, 9), *all_stopped(5.2, CHIEF, W0, W1), max_restarts=2
+    )
+    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+    assert cause_of(result) == (PS, Kind.KILLED)
+
+
+def test_a_lost_host_ends_the_run_whatever_it_ran() -> None:
+    result, _ = replay(COORDINATED, *ALL_SERVE, (5, events.HostLost("localhost", "link cut")), max_restarts=2)
+    assert cause_of(result) == (None, Kind.HOST_LOST)
+
+
+def test_a_worker_that_fails_before_it_could_serve_ends_the_run() -> None:
+    result, script = replay(
+        COORDINATED,
+        *(each for each in ALL_SERVE if each[1] != events.TaskListening("localhost", W1)),
+        exited(5, W1, 1, tail=OWN),
+        *all_stopped(5.2, CHIEF, W0, PS),
+        max_restarts=2,
+    )
+    assert script.again == []
+    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+    assert cause_of(result) == (W1, Kind.CRASHED)
+
+
+def test_a_restarted_worker_that_cannot_even_be_started_is_as_good_as_lost() -> None:
+    result, script = replay(
+        COORDINATED,
+        *ALL_SERVE,
+        exited(5, W1, None, 9),
+        (6.1, events.TaskStartFailed("localhost", W1, "no such file")),
+        exited(90, CHIEF),
+        *all_stopped(90.1, W0, PS),
+        max_restarts=1,
+    )
+    assert result.succeeded
+    assert script.said[-1].endswith("no such file\n  the chief goes on without it")
+
+
+def test_a_server_that_ends_well_before_the_chief_is_told_of() -> None:
+    result, script = replay(
+        COORDINATED, *ALL_SERVE, exited(5, W1), exited(90, CHIEF), *all_stopped(90.1, W0, PS), max_restarts=1
+    )
+    assert result.succeeded
+    assert script.said == [
+        "worker 1 on localhost has ended (exit code 0) before the chief; "
+        "with server.join() it serves until the launcher ends it"
+    ]
+
+
+def test_workers_without_a_chief_live_and_die_together() -> None:
+    plan = plan_of(W0, W1, PS)
+    result, script = replay(
+        plan,
+        *(started(task) for task in (W0, W1, PS)),
+        *((1.0, events.TaskListening("localhost", task)) for task in (W0, W1, PS)),
+        exited(5, W1, None, 9),
+        *all_stopped(5.2, W0, PS),
+        max_restarts=2,
+    )
+    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+    assert cause_of(result) == (W1, Kind.KILLED)
+
+
 def test_a_service_that_fails_while_training_goes_on_fails_the_run() -> None:
     plan = plan_of(W0, PS)
     result, script = replay(
@@ -403,7 +602,7 @@ def test_processes_that_cannot_be_killed_are_named() -> None:
 
 
 def test_a_host_that_does_not_answer_to_the_stop_is_given_up() -> None:
-    result, script = replay_open(TWO, *BOTH_STARTED, interrupted(5), interrupted(7))
+    result, script = replay(TWO, *BOTH_STARTED, interrupted(5), interrupted(7), silent=True)
     assert result.interrupted == signal.SIGINT
     assert script.said[-1] == "localhost was lost: its agent does not answer any more"
     assert script.now == 7 + SILENCE
