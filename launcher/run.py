@@ -17,6 +17,7 @@ from launcher.errors import EXIT_DONE
 from launcher.head_start import HeadStart
 from launcher.host import Inbox
 from launcher.hosts import Hosts
+from launcher.missing_program import refuse_missing_programs
 from launcher.request import Request, requested_cluster
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def run(request: Request, early: HeadStart | None = None) -> int:
     if request.dry_run:
         sys.stdout.buffer.write(planned(file, request).encode("utf-8", "surrogateescape"))
         return EXIT_DONE
+    refuse_missing_programs(file)
     try:
         return launch(file, request, early, adopt_orphans=True).exit_code
     finally:

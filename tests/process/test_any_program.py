@@ -240,8 +240,21 @@ def test_a_directory_that_is_no_program_is_called_one(launch: Start, tmp_path: P
     assert "Permission denied (it is a directory)" in started.stderr
 
 
-def test_a_missing_script_is_named(launch: Start) -> None:
-    started = launch("--workers", "2", "train.py")
+def test_a_missing_script_is_told_before_the_start_with_the_nearest_name(launch: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+
+    started = launch("--workers", "2", "--", "python", "-u", "tarin.py")
+
+    assert started.wait() == 2
+    assert started.stderr == (
+        f"launch: tarin.py: there is no such file in {tmp_path}, where the tasks of localhost start; "
+        "did you mean train.py?\n"
+    )
+    assert not started.runs.exists()
+
+
+def test_a_script_that_is_found_to_be_missing_later_is_named(launch: Start) -> None:
+    started = launch("--workers", "2", "--", "sh", "-c", 'exec "$0" train.py', sys.executable)
 
     assert started.wait() == 1
     assert "train.py': [Errno 2] No such file" in started.last_words

@@ -37,7 +37,7 @@ LAUNCHER = """
     doctor.examination doctor.patient doctor.findings
     doctor.answers
     options
-    host_contexts
+    host_contexts missing_program
     supervisor
     lone_workers
     hosts dry_run failure.report failure.restart_policy python_choice
