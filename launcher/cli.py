@@ -59,6 +59,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 @click.option(
     "--max-restarts", type=click.IntRange(0), metavar="N", help="Start the gang again up to N times after a failure."
 )
+@options.stall
 @options.env
 @options.python
 @click.option("-q", "--quiet", is_flag=True, help="Show the chief's log only.")

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from launcher.cluster import Task
 
-Awaited = Literal["process", "server", "step"]
-"""The start of a task's process, of its TensorFlow server, or the next training step of any task."""
+Awaited = Literal["process", "server"]
+"""The start of a task's process, or of its TensorFlow server."""
 
 
 class HostReady(NamedTuple):
@@ -174,11 +174,15 @@ class TimedOut(NamedTuple):
     task: Task
     awaited: Awaited
     seconds: float
+    """`timeouts.start`."""
 
-    @property
-    def key(self) -> str:
-        """Of `timeouts`, which says for how long."""
-        return "stall" if self.awaited == "step" else "start"
+
+class Stalled(NamedTuple):
+    """No worker reported a step for `seconds` (`timeouts.stall`). Made by the supervisor itself."""
+
+    seconds: float
+    last_step: str
+    """As `step 812 (worker 0)`; empty: the reports had no number."""
 
 
 class FileNews(NamedTuple):
@@ -220,10 +224,22 @@ Event = (
     | HostEmpty
     | ProcessesSurvived
     | TimedOut
+    | Stalled
     | FileNews
     | GatheringEnded
     | Interrupted
 )
+
+
+def reported_step(line: bytes) -> int | None:
+    """The training step in a line of a `LAUNCH_PROGRESS` file; None: a program may report what it likes."""
+    import json  # the launcher starts without
+
+    try:
+        step = json.loads(line)["step"]
+    except (ValueError, TypeError, LookupError):
+        return None
+    return step if isinstance(step, int) else None
 
 
 def as_record(event: Event) -> dict[str, Any]:

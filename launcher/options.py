@@ -44,11 +44,17 @@ python = click.option(
     metavar="PATH",
     help="The Python that `python` means on every host, whatever the cluster file says.",
 )
+stall = click.option(
+    "--stall",
+    metavar="DURATION",
+    help="End the run (or restart it) once no worker has reported a step for so long, such as 5m; "
+    "`timeouts.stall` in the cluster file.",
+)
 no_color = click.option("--no-color", is_flag=True, help="No colours (as does NO_COLOR in the environment).")
 command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND ...]")
 
 
-def request(env: tuple[str, ...], **given: Any) -> Request:
+def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Request:
     """The command line as one value.
 
     Raises:
@@ -63,7 +69,16 @@ def request(env: tuple[str, ...], **given: Any) -> Request:
             if given["cluster"] is None
             else "--cluster and --workers exclude each other: the cluster file says how many workers there are"
         )
-    return Request(env=dict(map(_assignment, env)), **given)
+    return Request(env=dict(map(_assignment, env)), stall=None if stall is None else _stall_seconds(stall), **given)
+
+
+def _stall_seconds(text: str) -> float:
+    from launcher.cluster_file.keys import STALL
+
+    seconds = STALL.seconds(text)
+    if seconds is None:
+        raise UsageError(f"--stall {text}: allowed is {STALL.allowed}")
+    return seconds
 
 
 def _assignment(text: str) -> tuple[str, str]:

@@ -24,6 +24,8 @@ class Request(NamedTuple):
     run_dir: Path = Path("runs")
     resume: str | None = None
     max_restarts: int | None = None
+    stall: float | None = None
+    """Seconds."""
     dry_run: bool = False
     as_json: bool = False
     quiet: bool = False
@@ -47,7 +49,8 @@ def requested_cluster(request: Request) -> ClusterFile:
         restart = restart._replace(max_restarts=request.max_restarts)
     if request.command:
         file = file._replace(command=request.command, per_task=NOTHING_ELSE)
-    return file._replace(hosts=hosts, restart=restart)
+    timeouts = file.timeouts if request.stall is None else file.timeouts._replace(stall=request.stall)
+    return file._replace(hosts=hosts, restart=restart, timeouts=timeouts)
 
 
 def _with_wishes(host: Host, request: Request) -> Host:

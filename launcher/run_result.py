@@ -47,7 +47,7 @@ class RunResult(NamedTuple):
             "root_cause": cause
             and {
                 "kind": cause.kind.name.lower(),
-                "host": cause.host,
+                "host": cause.host or None,
                 "task": cause.task and cause.task.slug,
                 "exit_code": cause.exit_code,
                 "signal": cause.signal,

@@ -169,7 +169,9 @@ class Session:
 
     def _understood(self, ending: Ending) -> Failure:
         event = ending.event
-        return classify(ending, None if isinstance(event, events.HostLost) else self._interpreters[event.task])
+        return classify(
+            ending, None if isinstance(event, events.HostLost | events.Stalled) else self._interpreters[event.task]
+        )
 
     def _await_restart(self, restart: int, cause: Failure | None, delay: float) -> None:
         """Say what happened, and let the backoff pass.

@@ -20,6 +20,7 @@ from launcher.failure import Ending, LastReport
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.lone_workers import LoneWorkers
 from launcher.plan import AttemptPlan, TaskPlan
+from launcher.step_watch import StepWatch
 
 SETTLE = 0.05
 """Seconds between a telling failure and the stop of the gang: time for another one of the same moment."""
@@ -30,7 +31,6 @@ SILENCE = 12.0
 WAITED_FOR: Mapping[events.Awaited, str] = {
     "process": "had not started",
     "server": "was waited for by the others in vain",
-    "step": "made no progress",
 }
 
 SERVERS = ("worker", "ps")
@@ -108,7 +108,7 @@ class Gang:
         self._listen_until: float | None = None
         """None: no server is up, so nobody waits for another one. The program may well be none of TensorFlow's."""
         self._stop_at: float | None = None
-        self._stalled_at: float | None = None
+        self._steps = StepWatch(timeouts.stall)
         self._resting: set[Task] = set()
         """Told to stop, and waiting in TensorFlow ever since."""
         self._rest_ended = False
@@ -128,7 +128,7 @@ class Gang:
         """When `step` wants to be called at the latest, event or not."""
         running = [
             self._stop_at,
-            self._stalled_at,
+            self._steps.deadline,
             self._start_until if self._unstarted else None,
             self._listen_until if self._silent else None,
             self._lone.deadline,
@@ -166,6 +166,8 @@ class Gang:
                 yield from self._lost(event)
             case events.ProcessesSurvived():
                 yield Say(f"{event.host}: these processes could not be killed: {', '.join(map(str, event.pids))}")
+            case events.ProgressMade():
+                yield from _said(self._steps.note(event, now))
             case events.TaskResting():
                 yield from self._end_rest()
             case events.Interrupted():
@@ -183,7 +185,6 @@ class Gang:
                 self._listen_until = self._listen_until or now + self._timeouts.start
             case events.ProgressMade():
                 self._reports[event.task] = event.line, now
-                self._stalled_at = now + self._timeouts.stall if self._timeouts.stall else None
             case events.TaskResting():
                 (self._resting.add if event.resting else self._resting.discard)(event.task)
             case events.LogEnded():
@@ -233,7 +234,7 @@ class Gang:
 
     def _end(self, ending: Ending) -> None:
         self._endings.append(ending)
-        if not isinstance(ending.event, events.HostLost):
+        if isinstance(ending.event, events.TaskExited | events.TaskStartFailed):
             self._running.discard(ending.event.task)
             self._unstarted.discard(ending.event.task)
 
@@ -291,8 +292,10 @@ class Gang:
             yield from self._out_of_time("process", min(self._unstarted), self._timeouts.start)
         elif self._silent and self._listen_until is not None and now >= self._listen_until:
             yield from self._out_of_time("server", min(self._silent), self._timeouts.start)
-        elif self._stalled_at is not None and now >= self._stalled_at:
-            yield from self._out_of_time("step", chief_of(self._hosts), self._timeouts.stall or 0)
+        elif self._steps.stalls_at is not None and now >= self._steps.stalls_at:
+            yield from self._stall(events.Stalled(self._timeouts.stall or 0.0, self._steps.last_step))
+        else:
+            yield from _said(self._steps.warning(now))
 
     def _give_up_silent(self, now: float) -> Iterator[Action]:
         if self._give_up_at is not None and now >= self._give_up_at:
@@ -302,7 +305,11 @@ class Gang:
     def _out_of_time(self, awaited: events.Awaited, task: Task, limit: float) -> Iterator[Action]:
         event = events.TimedOut(self._hosts[task], task, awaited, limit)
         self._endings.append(Ending(event, stopped=False))
-        yield from self._stop_failed(f"{task} {WAITED_FOR[awaited]} within timeouts.{event.key} ({limit:g} s)")
+        yield from self._stop_failed(f"{task} {WAITED_FOR[awaited]} within timeouts.start ({limit:g} s)")
+
+    def _stall(self, event: events.Stalled) -> Iterator[Action]:
+        self._endings.append(Ending(event, stopped=False))
+        yield from self._stop_failed(f"no worker made a step for {event.seconds:g} s (timeouts.stall)")
 
     def _stop_failed(self, reason: str | None) -> Iterator[Action]:
         if not self._stopping:
@@ -379,6 +386,11 @@ def supervise(
                 case Say(text):
                     say(text)
     return gang.result
+
+
+def _said(text: str | None) -> Iterator[Action]:
+    if text is not None:
+        yield Say(text)
 
 
 def _counted(tasks: set[Task]) -> str:

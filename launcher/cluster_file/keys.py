@@ -18,6 +18,7 @@ from launcher.cluster_file.yaml_nodes import parse
 HOST_EXAMPLE = "{host: localhost, workers: 2}"
 SSH_DESTINATION = "an ssh destination: an alias, a host or user@host"
 FORMER_TYPES = {"master": f"TensorFlow 2 calls it 'chief'; allowed are {', '.join(TASK_TYPES)}"}
+STALL = Duration(zero=False)
 RESERVED = {
     "TF_CONFIG": "the launcher makes it for each task",
     "TF_GRPC_REUSE_PORT": "the launcher sets it; see `hold_ports`",
@@ -103,7 +104,7 @@ ROOT = Record(
         "timeouts": Record(
             {
                 "start": Duration(zero=False),
-                "stall": Duration(zero=False),
+                "stall": STALL,
                 "grace": Duration(),
                 "failure_grace": Duration(),
                 "lease": Duration(zero=False),

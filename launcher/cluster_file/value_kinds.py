@@ -152,10 +152,17 @@ class Duration(NamedTuple):
 
     def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         """Seconds."""
-        number = _DURATION.fullmatch(node.text) if isinstance(node, Scalar) else None
+        seconds = self.seconds(node.text) if isinstance(node, Scalar) else None
+        return wrong(node, name, self.allowed, mistakes) if seconds is None else seconds
+
+    @property
+    def allowed(self) -> str:
+        """What it may be in words."""
+        above = "" if self.zero else "above 0 and "
+        return f"a duration {above}of at most 7 days, such as 500ms, 10s, 10m, 1h, or a number of seconds"
+
+    def seconds(self, text: str) -> float | None:
+        """What a text means; None: it is no duration that is allowed here."""
+        number = _DURATION.fullmatch(text)
         seconds = float(number[1]) * _SECONDS[number[2]] if number else -1.0
-        if seconds < 0 or seconds > _LONGEST or (seconds == 0 and not self.zero):
-            above = "" if self.zero else "above 0 and "
-            allowed = f"a duration {above}of at most 7 days, such as 500ms, 10s, 10m, 1h, or a number of seconds"
-            return wrong(node, name, allowed, mistakes)
-        return seconds
+        return None if seconds < 0 or seconds > _LONGEST or (seconds == 0 and not self.zero) else seconds

@@ -212,5 +212,5 @@ class Visit:
             event = receive(self._inbox, min(left, self._heartbeat.interval))
             if isinstance(event, events.Interrupted):
                 raise StopRequestedError(event.signal)
-            if event is not None and not isinstance(event, events.GatheringEnded):
+            if event is not None and not isinstance(event, events.GatheringEnded | events.Stalled):
                 self.hosts[event.host].take(event)

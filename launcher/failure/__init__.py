@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from launcher.cluster import Task, chief_of
 from launcher.errors import EXIT_USAGE
-from launcher.events import Awaited, HostLost, TaskExited, TaskStartFailed, TimedOut
+from launcher.events import Awaited, HostLost, Stalled, TaskExited, TaskStartFailed, TimedOut, reported_step
 
 if TYPE_CHECKING:
     from launcher.failure.traceback_text import Crash
@@ -40,7 +40,7 @@ class LastStep(NamedTuple):
 class Ending(NamedTuple):
     """How a member of the gang, or its host, ended."""
 
-    event: TaskExited | TaskStartFailed | HostLost | TimedOut
+    event: TaskExited | TaskStartFailed | HostLost | TimedOut | Stalled
     stopped: bool
     """The launcher had already told the gang to stop: the exit is of our making, the log need not be."""
     last_report: LastReport | None = None
@@ -79,8 +79,9 @@ class Failure(NamedTuple):
 
     kind: Kind
     host: str
+    """`EVERY_HOST`: which one is not known."""
     task: Task | None
-    """None: the host itself."""
+    """None: the host itself, or the gang as a whole."""
     exit_code: int | None = None
     signal: int | None = None
     out_of_memory: bool = False
@@ -104,6 +105,8 @@ class Failure(NamedTuple):
         return self.kind, self.exit_code, self.signal, re.sub(r"\d+", "#", self.summary), self.location
 
 
+EVERY_HOST = ""
+
 _CRASH_SIGNALS = frozenset({signals.SIGSEGV, signals.SIGABRT, signals.SIGBUS, signals.SIGFPE, signals.SIGILL})
 LAST_WORDS = 10
 """Lines that are shown of a worker whose end came from outside: they do not explain it."""
@@ -122,6 +125,8 @@ def classify(ending: Ending, python: str | None = None) -> Failure:
             return Failure(Kind.NOT_STARTED, host, task, stopped=ending.stopped, summary=reason, remedy=remedy)
         case TimedOut():
             return _timed_out(*ending.event)
+        case Stalled():
+            return _stalled(ending.event)
         case TaskExited():
             return _exited(ending.event, ending.stopped, python)._replace(last_step=_last_step(ending.last_report))
 
@@ -152,18 +157,23 @@ def _timed_out(host: str, task: Task, awaited: Awaited, limit: float) -> Failure
     if awaited == "process":
         summary = f"its process had not started after {limit:g} s (timeouts.start)"
         return Failure(Kind.NOT_STARTED, host, task, summary=summary)
-    if awaited == "server":
-        summary = (
-            f"its server was not up {limit:g} s after the first one (timeouts.start), and the others waited for it"
-        )
-        remedy = (
-            "does it end before it creates the strategy, or prepare for long, or use another cluster than TF_CONFIG's? "
-            "If it is only slow to begin, give timeouts.start more"
-        )
-        return Failure(Kind.NOT_STARTED, host, task, summary=summary, remedy=remedy)
-    summary = f"no training step was reported for {limit:g} s (timeouts.stall)"
+    summary = f"its server was not up {limit:g} s after the first one (timeouts.start), and the others waited for it"
+    remedy = (
+        "does it end before it creates the strategy, or prepare for long, or use another cluster than TF_CONFIG's? "
+        "If it is only slow to begin, give timeouts.start more"
+    )
+    return Failure(Kind.NOT_STARTED, host, task, summary=summary, remedy=remedy)
+
+
+def _stalled(event: Stalled) -> Failure:
+    """Of nobody in particular: all workers wait for the one that hangs."""
+    last = f"; the last was {event.last_step}" if event.last_step else ""
+    summary = (
+        f"no worker made a step for {event.seconds:g} s (timeouts.stall){last}; "
+        "which one holds up the others is not known"
+    )
     remedy = "a worker may wait for input or for a lock; if steps are only slow, give timeouts.stall more"
-    return Failure(Kind.STALLED, host, task, summary=summary, remedy=remedy)
+    return Failure(Kind.STALLED, EVERY_HOST, None, summary=summary, remedy=remedy)
 
 
 def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
@@ -183,15 +193,8 @@ def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
 
 
 def _last_step(report: LastReport | None) -> LastStep | None:
-    import json
-
-    if report is None:
-        return None
-    try:
-        step = json.loads(report.line)["step"]
-    except (ValueError, TypeError, LookupError):
-        return None  # a program may report what it likes
-    return LastStep(step, report.seconds) if isinstance(step, int) else None
+    step = None if report is None else reported_step(report.line)
+    return None if report is None or step is None else LastStep(step, report.seconds)
 
 
 def _killed(failure: Failure) -> Failure:

@@ -36,7 +36,9 @@ def headline(failure: Failure) -> str:
 
 
 def _who(failure: Failure) -> str:
-    return f"{failure.task} on {failure.host}" if failure.task else f"host {failure.host}"
+    if failure.task:
+        return f"{failure.task} on {failure.host}"
+    return f"host {failure.host}" if failure.host else "the run"
 
 
 def _how(failure: Failure) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -150,3 +151,13 @@ def test_a_peers_complaint_after_the_chiefs_success_is_no_failure(launch: Start,
     started = launch(*cluster(tasks={"chief": 1, "worker": 1}), "--", "sh", "-c", script)
 
     assert started.succeeded()
+
+
+def test_a_stall_names_no_worker_for_each_may_only_wait(launch: Start) -> None:
+    started = launch("--workers", "2", "--stall", "500ms", "--json", *program("steps"))
+
+    assert started.wait() == 1
+    assert "the run stalled: no worker made a step for 0.5 s (timeouts.stall); the last was step" in started.stderr
+    assert "which one holds up the others is not known" in started.stderr
+    cause = json.loads(started.stdout.splitlines()[-1])["root_cause"]
+    assert (cause["kind"], cause["host"], cause["task"]) == ("stalled", None, None)

@@ -100,3 +100,10 @@ def test_help_and_version_need_nothing_else(launch: Start) -> None:
         started = launch(option)
         assert started.wait() == 0
         assert word in started.stdout
+
+
+@pytest.mark.parametrize("text", ["0", "5x", "-1m", "8000000", ""])
+def test_a_stall_that_is_no_duration_is_refused(launch: Start, text: str) -> None:
+    said = refused(launch("--workers", "1", "--stall", text, *TOUCH))
+
+    assert f"--stall {text}: allowed is a duration above 0 and of at most 7 days, such as 500ms, 10s, 10m, 1h" in said

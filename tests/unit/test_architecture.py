@@ -42,7 +42,7 @@ LAUNCHER = """
     lone_workers
     hosts dry_run failure.report failure.restart_policy python_choice
     run_directory.chief_files run_directory.event_log run_directory.remote_logs
-    failure run_directory console host free_ports reachability sync.exchange sync.rsync
+    failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
     plan request access host_facts failure.remedies sync.project
     head_start failure.missing_file
     agent_process ssh_complaint

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.cluster import Task
-from launcher.events import HostLost, TaskExited, TaskStartFailed, TimedOut
+from launcher.events import HostLost, Stalled, TaskExited, TaskStartFailed, TimedOut
 from launcher.failure import Ending, Failure, Kind, LastReport, classify, is_conclusive, root_cause
 from launcher.failure.excerpt import SCREENFUL
 from launcher.failure.report import report
@@ -37,7 +37,7 @@ def failure(kind: Kind, index: int = 0, **more: object) -> Failure:
         (classify(Ending(TaskStartFailed("gpu-a", WORKER, "no such program"), stopped=False)), Kind.NOT_STARTED),
         (classify(Ending(TimedOut("gpu-a", WORKER, "process", 120), stopped=False)), Kind.NOT_STARTED),
         (classify(Ending(TimedOut("gpu-a", WORKER, "server", 120), stopped=False)), Kind.NOT_STARTED),
-        (classify(Ending(TimedOut("gpu-a", WORKER, "step", 600), stopped=False)), Kind.STALLED),
+        (classify(Ending(Stalled(600, "step 812 (worker 0)"), stopped=False)), Kind.STALLED),
         (exited(by=signal.SIGKILL), Kind.KILLED),
         (exited(by=signal.SIGTERM), Kind.KILLED),
         (exited(by=signal.SIGRTMIN + 3), Kind.KILLED),
@@ -214,8 +214,9 @@ def test_numbers_and_workers_do_not_make_two_failures_differ() -> None:
             "worker 1 on gpu-a could not be started: no such program: trian",
         ),
         (
-            classify(Ending(TimedOut("gpu-a", WORKER, "step", 600), stopped=False)),
-            "worker 1 on gpu-a stalled: no training step was reported for 600 s (timeouts.stall)",
+            classify(Ending(Stalled(600, "step 812 (worker 0)"), stopped=False)),
+            "the run stalled: no worker made a step for 600 s (timeouts.stall); the last was step 812 (worker 0); "
+            "which one holds up the others is not known",
         ),
     ],
 )

@@ -108,6 +108,10 @@ def interrupted(at: float, number: int = signal.SIGINT) -> tuple[float, events.E
     return at, events.Interrupted(number)
 
 
+def reported(at: float, task: Task, step: int) -> tuple[float, events.Event]:
+    return at, events.ProgressMade("localhost", task, b'{"step": %d, "epoch": 0}' % step)
+
+
 TWO = plan_of(W0, W1)
 BOTH_STARTED = (started(W0), started(W1))
 
@@ -323,14 +327,15 @@ def test_a_gang_that_reported_steps_and_then_none_for_the_stall_time_is_stopped(
     result, script = replay(
         TWO,
         *BOTH_STARTED,
-        (20, events.ProgressMade("localhost", W0, b"{}")),
-        (70, events.ProgressMade("localhost", W1, b"{}")),
+        reported(20, W0, 1),
+        reported(70, W1, 7),
         exited(171, W0, None, 15),
         exited(171, W1, None, 15),
         *emptied(171, W0, W1),
     )
     assert script.told[0] == (170, Stop(signal.SIGTERM, 2))
-    assert result.endings[0].event == events.TimedOut("localhost", W0, "step", 100)
+    assert result.endings[0].event == events.Stalled(100, "step 7 (worker 1)")
+    assert "no worker made a step for 100 s (timeouts.stall)" in script.said
 
 
 def test_a_program_that_reports_no_steps_never_stalls() -> None:
