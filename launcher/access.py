@@ -10,7 +10,11 @@ from launcher.agent_process import AgentProcess
 from launcher.cluster_file import Host
 from launcher.head_start import HeadStart
 from launcher.ssh_complaint import Complaint, explained
+from launcher.ssh_destination import destination
 from launcher.transport import AGENT, SSH, agent_argv, local, over_ssh, ssh_options
+
+ASKING_SSH = 2.0
+"""Seconds that ssh gets to read its configuration, which may run programs (`Match exec`)."""
 
 
 @dataclass(slots=True)
@@ -40,6 +44,19 @@ class Access:
         process = AgentProcess(self.argv)
         process.send_program(self.packages)
         return process
+
+    def destination(self) -> str:
+        """Where ssh goes for this host by its configuration, as far as that is not the host's name. Takes 10 ms."""
+        import subprocess  # needed only for a host that does not answer
+
+        words = [*self.ssh, "-G", "--", self.host]
+        try:
+            told = subprocess.run(
+                words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=ASKING_SSH
+            ).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return destination(told, self.host)
 
     def explained(self, said: str, ended: str) -> Complaint:
         """Why the agent ended, from its stderr and the way it did."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import threading
 
@@ -16,7 +17,9 @@ if False:  # names for type checkers only: typing costs start-up time
 
 PIPE_SIZE = 1 << 20
 """Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""
-SSH_PIPE_SIZE = 1 << 18
+SSH_STDIN_SIZE = 1 << 19
+"""Bytes. ssh reads nothing until it is connected, and the agent's program must fit in without waiting for that."""
+SSH_STDOUT_SIZE = 1 << 18
 """Bytes. With 1 MiB a pipe, 32 hosts would use up what the kernel lends to an ordinary user (pipe(7))."""
 READ_SIZE = 1 << 20
 LAST_WORDS = 8192
@@ -43,20 +46,39 @@ class AgentProcess:
         finally:
             os.close(its_stdin)
             os.close(its_stdout)
-        for pipe in (self._stdin, self._stdout):
+        os.set_blocking(self._stdin.fileno(), False)
+        sizes = (SSH_STDIN_SIZE, SSH_STDOUT_SIZE) if argv[0] == SSH else (PIPE_SIZE, PIPE_SIZE)
+        for pipe, size in zip((self._stdin, self._stdout), sizes, strict=True):
             with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, SSH_PIPE_SIZE if argv[0] == SSH else PIPE_SIZE)
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, size)
 
     def send_program(self, packages: Sequence[str] = AGENT) -> None:
         """Make it an agent."""
         self.write(opening(packages))
 
     def write(self, data: bytes) -> None:
-        """Send all of `data`. An agent that has gone takes nothing; its end is seen by who reads."""
+        """Send all of `data`, however long that takes. An agent that has gone takes nothing; who reads sees its end."""
         view = memoryview(data)
         with self._writing, contextlib.suppress(OSError, ValueError):
             while view:
-                view = view[os.write(self._stdin.fileno(), view) :]
+                try:
+                    view = view[os.write(self._stdin.fileno(), view) :]
+                except BlockingIOError:
+                    _await(self._stdin.fileno(), select.POLLOUT)
+
+    def offer(self, data: bytes | bytearray) -> int:
+        """Send as much of `data` as goes without waiting; how many bytes that was."""
+        with self._writing:
+            try:
+                return os.write(self._stdin.fileno(), data)
+            except BlockingIOError:
+                return 0
+            except (OSError, ValueError):
+                return len(data)  # it has gone, as above
+
+    def speaks_within(self, seconds: float) -> bool:
+        """Whether it has sent something, or ended, by then; `read` waits for nothing if so."""
+        return _await(self._stdout.fileno(), select.POLLIN, seconds)
 
     def read(self) -> bytes:
         """What it sends next; nothing once it has closed its end."""
@@ -101,3 +123,10 @@ class AgentProcess:
             self._stdin.close()
             self._stdout.close()
             os.close(self._complaint)
+
+
+def _await(fd: int, what: int, seconds: float | None = None) -> bool:
+    """Wait until an open file can be read or written, or its other end has gone; whether it came to that in time."""
+    waiting = select.poll()
+    waiting.register(fd, what)
+    return bool(waiting.poll(None if seconds is None else max(0.0, seconds) * 1000))

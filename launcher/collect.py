@@ -69,7 +69,7 @@ def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
         )
         gathering.begin(state.hosts, hosts.is_lost)
         gathering.finish()
-        interrupted = _attend(gathering, hosts, inbox)
+        interrupted = _attend(gathering, hosts, inbox, console)
     for each in gathering.outcomes:
         console.say(brought_line(each.host.name, each.gathered))
     all_here = gathering.tell(f"{launch_command()} collect {shlex.quote(relative(directory.path))}")
@@ -80,13 +80,15 @@ def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
     return interrupted or (EXIT_DONE if all_here else _exit_code(gathering.outcomes))
 
 
-def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox) -> int:
+def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox, console: Console) -> int:
     """Stay with the hosts until all is over; return 0, or the exit code of the signal that ended it before."""
     while not gathering.is_over:
         hosts.beat()
         match receive(inbox, LEASE / BEATS_PER_LEASE):
             case (events.FileNews() | events.HostLost()) as event:
                 gathering.take(event)
+            case (events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain()) as event:
+                console.say(event.line)
             case events.Interrupted(number):
                 gathering.give_up()
                 return 128 + number

@@ -36,6 +36,44 @@ class HostLost(NamedTuple):
         return f"{self.host}: {self.reason}" + (f"\n  {self.remedy}" if self.remedy else "")
 
 
+class HostAwaited(NamedTuple):
+    """A host behind ssh has not answered a first time yet; ssh goes to `destination`, which may be empty."""
+
+    host: str
+    destination: str
+
+    @property
+    def line(self) -> str:
+        """For the user."""
+        where = f" ({self.destination})" if self.destination else ""
+        return f"waiting for {self.host}{where}"
+
+
+class HostSilent(NamedTuple):
+    """A host that had answered has been silent for a good part of its lease (both in seconds)."""
+
+    host: str
+    seconds: float
+    lease: float
+
+    @property
+    def line(self) -> str:
+        """For the user."""
+        given_up = f"it is given up after {self.lease:g} s (timeouts.lease)"
+        return f"{self.host} has not answered for {round(self.seconds, 1):g} s; {given_up}"
+
+
+class HostAnswersAgain(NamedTuple):
+    """It is silent no longer."""
+
+    host: str
+
+    @property
+    def line(self) -> str:
+        """For the user."""
+        return f"{self.host} answers again"
+
+
 class PortsReserved(NamedTuple):
     """A host's answer to a reservation: one port a task."""
 
@@ -207,6 +245,9 @@ class Interrupted(NamedTuple):
 Event = (
     HostReady
     | HostLost
+    | HostAwaited
+    | HostSilent
+    | HostAnswersAgain
     | PortsReserved
     | ReservationFailed
     | PutFailed

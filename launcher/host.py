@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,8 @@ NO_SSH = "install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
 Inbox = SimpleQueue[events.Event]
 
 BEATS_PER_LEASE = 5
+PATIENCE = 2.0
+"""Seconds without a first answer after which it is told that a host is waited for."""
 TRIES = 6
 """How often a connection is tried that an overloaded sshd dropped; its default drops 3 of 10 and more at a time."""
 PAUSE = 0.25
@@ -34,30 +37,6 @@ def receive(inbox: Inbox, timeout: float) -> events.Event | None:
         return inbox.get(timeout=max(0.0, timeout))
     except Empty:
         return None
-
-
-class Heartbeat:
-    """Renews the leases of agents, and gives up on those that have been silent for as long."""
-
-    def __init__(self, lease: float) -> None:
-        """`lease`: seconds."""
-        self._lease = lease
-        self._next = 0.0
-        self.interval = lease / BEATS_PER_LEASE
-        """Seconds between two beats: who waits for events may wait no longer."""
-
-    def keep(self, connections: Iterable[HostConnection]) -> None:
-        """Beat if it is time."""
-        late = time.monotonic() - self._next
-        if late < 0:
-            return
-        self._next += late + self.interval
-        for connection in connections:
-            # Where it is this process that was away (stopped, starved), what the agents said is still to be read.
-            if connection.silence > self._lease and late < self.interval:
-                silence = f"no sign of life for {self._lease:g} s (timeouts.lease)"
-                connection.give_up(f"{silence}: the host is down or frozen, or the link is cut")
-            connection.beat()
 
 
 class HostConnection:
@@ -79,6 +58,10 @@ class HostConnection:
         self._process: AgentProcess | None = None
         self._early: list[bytes] | None = []
         """What was sent before the agent greeted; None: it has."""
+        self._unsent = bytearray()
+        """What of that is still here: ssh takes little before it is connected, and that is not waited for."""
+        self._awaited_from = 0.0
+        """Since when an answer is waited for; infinite: that has been told."""
         self._ended = threading.Event()
         """Nothing of this agent is told any more: it is closing, or was lost."""
         self._heard_at = time.monotonic()
@@ -148,8 +131,14 @@ class HostConnection:
         with self._lock:
             if self._early is not None:
                 self._early.append(frame)
-            if self._process is not None:
+                self._unsent += frame
+                self._send_early()
+            elif self._process is not None:
                 self._process.write(frame)
+
+    def _send_early(self) -> None:
+        if self._process is not None:
+            del self._unsent[: self._process.offer(self._unsent)]
 
     @property
     def ssh_words(self) -> Sequence[str]:
@@ -173,6 +162,10 @@ class HostConnection:
         with self._lock:
             if self._process is not None:
                 self._process.kill()
+
+    def tell(self, event: events.Event) -> None:
+        """Put what was found out about the host among the events."""
+        self._inbox.put(event)
 
     def _lose(self, complaint: Complaint) -> None:
         with self._lock:
@@ -207,8 +200,8 @@ class HostConnection:
                 before, self._process = self._process, process
                 if self._ended.is_set():
                     process.kill()
-                for frame in self._early or ():
-                    process.write(frame)
+                self._unsent = bytearray().join(self._early or ())
+                self._send_early()
             if before is not None:
                 before.close()
             return self._greeting(process)
@@ -216,6 +209,7 @@ class HostConnection:
     def _greeting(self, process: AgentProcess) -> bytes | None:
         """Pass over what a login shell printed."""
         said = b""
+        self._tell_if_late(process)
         while data := process.read():
             said += data
             _, greeting, rest = said.partition(GREETING)
@@ -223,8 +217,17 @@ class HostConnection:
                 self._heard_at = time.monotonic()
                 with self._lock:
                     self._early = None
+                    process.write(bytes(self._unsent))
+                    self._unsent.clear()
                 return rest
         return None
+
+    def _tell_if_late(self, process: AgentProcess) -> None:
+        self._awaited_from = self._awaited_from or time.monotonic()
+        until = self._awaited_from + PATIENCE
+        if self.ssh_words and until < math.inf and not process.speaks_within(until - time.monotonic()):
+            self._awaited_from = math.inf
+            self.tell(events.HostAwaited(self.name, self._access.destination()))
 
     def _listen(self, data: bytes) -> None:
         assert self._process is not None

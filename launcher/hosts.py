@@ -16,7 +16,8 @@ from launcher.cluster import ClusterSpec, Task, dialled_at
 from launcher.cluster_file import Host
 from launcher.errors import HostError
 from launcher.head_start import HeadStart
-from launcher.host import Heartbeat, HostConnection, Inbox, receive
+from launcher.heartbeat import Heartbeat
+from launcher.host import HostConnection, Inbox, receive
 from launcher.host_facts import VARIABLES, HostFacts, same_machines
 from launcher.reachability import LOOPBACK, Proof
 from launcher.transport import CONNECTING_AT_ONCE
@@ -51,6 +52,8 @@ class Hosts:
         self._hosts = tuple(hosts)
         self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
         self._brought: dict[str, tuple[str, Mapping[str, bytes]]] = {}
+        self._tried = False
+        """Whether the hosts were prepared before: a host that does not answer the first time is not called again."""
         self._answers = _Answers()
         self._connections = {host.name: self._connect(host, early) for host in self._hosts}
         if early is not None:
@@ -99,7 +102,9 @@ class Hosts:
             StopRequestedError: a signal came first.
         """
         until = time.monotonic() + timeout
-        self._renew_lost()
+        if self._tried:
+            self._renew_lost()
+        self._tried = True
         word = os.urandom(8).hex()
         self._answers.ports.clear()
         for host in self._hosts:

@@ -19,7 +19,7 @@ from launcher.called_as import launch_command
 from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
-from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED
 from launcher.failure import Ending, Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
@@ -185,7 +185,7 @@ class Session:
         )
         for event in self._attended(delay):
             if isinstance(event, events.HostLost):
-                raise HostError(f"{event.host} was lost while waiting for the restart: {event.reason}")
+                self._console.say(f"{event.host} was lost: {event.reason}; it is called again for the restart")
 
     def _newest_step(self) -> int | None:
         """How far the checkpoints have come, whether they are here already or still on the chief's host."""
@@ -265,6 +265,8 @@ class Session:
                 return
             case events.FileNews() | events.HostLost() if self._gathering is not None:
                 self._gathering.take(event)
+            case events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain():
+                self._console.say(event.line)
             case events.LogEnded():
                 self._console.end(event.task)
             case events.TaskStarted() if self._unwritten is not None:

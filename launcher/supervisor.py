@@ -247,7 +247,8 @@ class Gang:
         self._open_logs -= gone
         if self._stopping:
             yield Say(f"{event.host} was lost: {event.reason}")
-        yield from self._stop_failed(f"{event.host} was lost: {event.reason}")
+        else:
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace, f"{event.host} was lost: ")
 
     # ---- how it ends
     def _training_done(self) -> bool:
@@ -317,9 +318,10 @@ class Gang:
                 yield Say(reason)
             yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
 
-    def _stop(self, number: int, grace: float) -> Iterator[Action]:
+    def _stop(self, number: int, grace: float, why: str = "") -> Iterator[Action]:
         if self._running and self._interrupted is None and not self._training_done():
-            yield Say(f"stopping {_counted(self._running)} by {_name(number)}; SIGKILL follows after {grace:g} s")
+            how = f"{_name(number)}; SIGKILL follows after {grace:g} s"
+            yield Say(f"{why}stopping {_counted(self._running)} by {how}")
         self._stopping = True
         yield Stop(number, grace)
 

@@ -18,7 +18,8 @@ from launcher.doctor.answers import Answers
 from launcher.doctor.examination import Dial, HostExamination, Speed
 from launcher.doctor.patient import EXAMINER, Patient
 from launcher.doctor.probing import Probing, Question
-from launcher.host import Heartbeat, Inbox, receive
+from launcher.heartbeat import Heartbeat
+from launcher.host import Inbox, receive
 from launcher.host_facts import VARIABLES, HostFacts
 from launcher.hosts import DIAL_SECONDS, StopRequestedError
 from launcher.ssh_complaint import Complaint

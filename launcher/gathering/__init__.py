@@ -110,7 +110,7 @@ class Gathering:
                 gatherer.start()
         self._lost = {name for name in self._hosts if is_lost(name)}
         for name in self._lost:
-            self._gatherers[name].conversation.hear(HostAwayError("its agent has gone"))
+            self._gatherers[name].conversation.hear(HostAwayError(""))
 
     def take(self, event: FileNews | HostLost) -> None:
         """Pass on what an agent tells."""
@@ -119,7 +119,8 @@ class Gathering:
             self._lost.add(event.host)
             self._step.is_over |= event.host == self._chief
             if gatherer is not None:
-                gatherer.conversation.hear(HostAwayError(event.reason))
+                # A run tells itself why it lost a host; once it has ended, nobody else does.
+                gatherer.conversation.hear(HostAwayError(event.reason if self._finishing else ""))
         elif event.told["number"] == STEP_QUESTION:
             self._step.take(event)
         elif gatherer is not None:

@@ -65,7 +65,8 @@ def trouble_lines(host: RunHost, names: Sequence[str], trouble: Exception, again
     stays = f"What is missing stays there, in {shown(Path(host.run_dir))}."
     match trouble:
         case HostAwayError():
-            return f"{host.name} is away ({trouble}): {what} are not all here. {stays}\n  when it is back: {again}"
+            why = f" ({trouble})" if str(trouble) else ""
+            return f"{host.name} is away{why}: {what} are not all here. {stays}\n  when it is back: {again}"
         case GivenUpError():
             return f"{what} were not all brought from {host.name}. {stays}\n  to bring the rest: {again}"
         case InUseError():

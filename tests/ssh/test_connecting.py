@@ -216,14 +216,34 @@ def test_all_hosts_that_cannot_be_used_are_told_at_once(launch: Start, cluster: 
     assert "host3:" not in said
 
 
-def test_a_host_that_does_not_answer_is_told_within_the_connect_timeout(
-    launch: Start, cluster: Cluster, hosts: Hosts
+@pytest.fixture
+def calls(tmp_path: Path, environment: dict[str, str], rig: Rig) -> Callable[[], list[str]]:
+    """How often ssh was called for each connection of the launchers: by its last words, which name the host."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    told = tmp_path / "ssh-was-called-with"
+    (programs / "ssh").write_text(f'#!/bin/sh\necho "$*" >>{told}\nexec {rig.ssh.programs}/ssh "$@"\n')
+    (programs / "ssh").chmod(0o755)
+    environment["PATH"] = f"{programs}:{environment['PATH']}"
+    return lambda: [
+        line.partition(" -- ")[2].split()[0] for line in told.read_text().splitlines() if " -G " not in line
+    ]
+
+
+def test_a_host_that_does_not_answer_is_called_once_and_waited_for_aloud_while_the_others_stay(
+    launch: Start, cluster: Cluster, hosts: Hosts, calls: Callable[[], list[str]], tmp_path: Path
 ) -> None:
-    hosts[0].partition()
-    started = launch(*cluster(*hosts[:2], ssh={"connect_timeout": "1s"}), "--", "true")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/train.py").touch()
+    hosts[1].partition()
+    file = cluster(*hosts[:2], ssh={"connect_timeout": "4s"}, timeouts={"lease": "1s"}, sync="project")
+    started = launch(*file, "--", "python", "train.py")
 
     assert started.wait() == 3
-    assert "host1: 10.77.0.11 port 22" in started.stderr
+    assert sorted(calls()) == ["host1", "host2"]
+    assert started.stderr.count("waiting for host2 (10.77.0.12)\n") == 1
+    assert "host2: 10.77.0.12 port 22" in started.stderr
+    assert "host1: no sign of life" not in started.stderr
 
 
 def test_a_host_whose_disk_is_full_is_told_before_anything_starts(

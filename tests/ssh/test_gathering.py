@@ -184,7 +184,7 @@ def test_what_a_lost_host_has_comes_when_it_is_back(
     hosts[0].partition()
 
     assert started.wait() == 1
-    assert "host1 is away (no sign of life for 1 s (timeouts.lease)" in started.stderr
+    assert "host1 is away: " in started.stderr
     assert f"-m launcher collect {started.runs.name}/" in started.stderr
     assert here(started) == {}
     away = collect(started.run_directory)

@@ -101,6 +101,35 @@ def test_a_cut_link_is_noticed_on_both_sides(running: Launch, hosts: Hosts) -> N
     await_empty(*hosts)
 
 
+def test_a_loss_is_foretold_and_explained_once(running: Launch, hosts: Hosts) -> None:
+    hosts[1].partition()
+    assert running.wait() == 1
+
+    foretold, stopped, *rest = running.last_words.splitlines()
+    assert "host2 has not answered for " in foretold
+    assert foretold.endswith("s; it is given up after 2 s (timeouts.lease)")
+    assert stopped.endswith("host2 was lost: stopping 1 worker by SIGTERM; SIGKILL follows after 0.2 s")
+    assert "the link is cut" in rest[-1]
+    assert running.last_words.count("no sign of life") == 1
+
+
+def test_a_host_that_answers_again_in_time_goes_on(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    started = launch(
+        *cluster(*hosts[:2], timeouts={"lease": "10s"}), "--", "sh", "-c", "until [ -e go ]; do sleep .1; done"
+    )
+    started.await_event("task_started", count=2)
+    hosts[1].freeze()
+    started.await_event("host_silent")
+    hosts[1].thaw()
+    started.await_event("host_answers_again")
+    for host in hosts[:2]:
+        host.write("go", b"")
+
+    assert started.succeeded()
+    assert "host2 has not answered for " in started.stderr
+    assert "host2 answers again\n" in started.stderr
+
+
 def test_a_frozen_host_is_noticed_and_has_nothing_left_once_it_thaws(running: Launch, hosts: Hosts) -> None:
     hosts[1].freeze()
 

@@ -41,11 +41,11 @@ LAUNCHER = """
     supervisor
     lone_workers
     hosts dry_run failure.report failure.restart_policy python_choice
-    run_directory.chief_files run_directory.event_log run_directory.remote_logs
+    run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
     failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
     plan request access host_facts failure.remedies sync.project
     head_start failure.missing_file
-    agent_process ssh_complaint
+    agent_process ssh_complaint ssh_destination
     child
     cluster_file cluster_file.places
     cluster_file.keys

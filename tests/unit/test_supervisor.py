@@ -346,7 +346,20 @@ def test_a_program_that_reports_no_steps_never_stalls() -> None:
 def test_a_lost_host_ends_the_attempt_without_waiting_for_what_was_on_it() -> None:
     result, script = replay(TWO, *BOTH_STARTED, (5, events.HostLost("localhost", "killed")))
     assert not result.succeeded
-    assert script.said[0] == "localhost was lost: killed"
+    assert script.said == [], "the report, which comes at once, says why it was lost"
+
+
+def test_the_others_are_stopped_with_the_name_of_the_host_that_was_lost() -> None:
+    local = TWO.tasks
+    two_hosts = TWO._replace(tasks=(local[0], local[1]._replace(host="gpu-b")))
+    _, script = replay(
+        two_hosts,
+        *BOTH_STARTED,
+        (5, events.HostLost("gpu-b", "the link is cut")),
+        exited(6, W0, None, signal.SIGTERM),
+        *emptied(6, W0),
+    )
+    assert script.said == ["gpu-b was lost: stopping 1 worker by SIGTERM; SIGKILL follows after 2 s"]
 
 
 @pytest.mark.parametrize("service", [PS, EVALUATOR])

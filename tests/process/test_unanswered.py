@@ -1,0 +1,61 @@
+"""What is sent to a host that does not read yet, as ssh before it is connected: it arrives, unwaited for."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from launching import PATIENCE
+
+from launcher import events
+from launcher.access import Access
+from launcher.host import HostConnection, Inbox, receive
+from launcher.transport import agent_argv, opening
+
+MORE_THAN_A_PIPE_HOLDS = b"x" * (4 << 20)
+Connect = Callable[..., HostConnection]
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return SimpleQueue()
+
+
+@pytest.fixture
+def connect(inbox: Inbox) -> Iterator[Connect]:
+    """A connection to what a command starts."""
+    with ExitStack() as stack:
+        yield lambda *argv: stack.enter_context(connected(argv, inbox))
+
+
+@contextmanager
+def connected(argv: tuple[str, ...], inbox: Inbox) -> Iterator[HostConnection]:
+    connection = HostConnection("gpu-a", (), Access("gpu-a", argv), inbox, threading.Semaphore())
+    yield connection
+    connection.give_up("the test is over")
+    connection.close()
+
+
+def test_nobody_waits_for_a_host_to_read(connect: Connect) -> None:
+    connection = connect("sh", "-c", f"head -c {len(opening())} >/dev/null; exec sleep 1000")
+    connection.put("/nowhere", {"large": MORE_THAN_A_PIPE_HOLDS})
+    connection.beat()
+
+    assert not connection.lost
+
+
+def test_all_that_was_sent_before_arrives(connect: Connect, inbox: Inbox, tmp_path: Path) -> None:
+    begin = tmp_path / "begin"
+    os.mkfifo(begin)
+    connection = connect("sh", "-c", 'read _ <"$0"; exec "$@"', str(begin), *agent_argv("gpu-a"))
+    connection.put(str(tmp_path), {"large": MORE_THAN_A_PIPE_HOLDS})
+    connection.hello(PATIENCE, ())
+    begin.write_text("\n")
+
+    assert isinstance(receive(inbox, PATIENCE), events.HostReady)
+    assert (tmp_path / "large").read_bytes() == MORE_THAN_A_PIPE_HOLDS
