@@ -22,6 +22,8 @@ tf-launch's own. `train.py ...` means `python train.py ...`.
 Without COMMAND the cluster file's is run, else the training program that comes with tf-launch (`python -m training`).
 In COMMAND and --env, {index}, {rank}, {type}, {workers}, {address}, {chief_address}, {host} and {run_dir} stand for
 each task's own (see docs/cluster_file.md); any other text in braces stays as it is.
+Tasks find TF_CONFIG in their environment, and in LAUNCH_OUTPUT_DIR the directory for all that they make (checkpoints,
+TensorBoard logs, models): the same one in every attempt; it is, or is brought to, DIR/RUN/chief of --run-dir.
 
 \b
 Examples:
@@ -54,7 +56,8 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 @click.option(
     "--resume",
     metavar="RUN",
-    help="Go on in the directory of an earlier run (name, path or `latest`), where its checkpoints are.",
+    help="Go on with an earlier run (name, path or `latest`) in its directory, where its checkpoints are: as it was "
+    "begun, but for the options and the COMMAND that are given beside it.",
 )
 @click.option(
     "--max-restarts", type=click.IntRange(0), metavar="N", help="Start the gang again up to N times after a failure."

@@ -27,6 +27,11 @@ from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import relative
 from launcher.transport import LEASE, LOCALHOST
 
+TRUTHS = {
+    "running": "this run still goes on",
+    "lost": "the launcher of this run has gone without an end: killed, or the machine went down",
+}
+"""What a person should know of a run that has not ended by itself."""
 EPILOG = """\b
 RUN is the name of a run, the path of its directory, or `latest`; without it, the run that was started last is meant.
 What is here already is not sent again. Nothing on the hosts is changed.
@@ -55,6 +60,8 @@ def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
     console = Console(lambda *_: None)
     inbox: Inbox = SimpleQueue()
     directory.make_chief()
+    if state.state in TRUTHS:
+        console.say(TRUTHS[state.state])
     if all(host.name == LOCALHOST for host in state.hosts):
         console.say("all of this run is here: it had no other hosts")
     remote = [as_host(host) for host in state.hosts if host.name != LOCALHOST]

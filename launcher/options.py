@@ -62,12 +62,12 @@ def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Req
     """
     from launcher.request import Request
 
-    if (given["cluster"] is None) == (given["workers"] is None):
+    if given["cluster"] is not None and given["workers"] is not None:
+        raise UsageError("--cluster and --workers exclude each other: the cluster file says how many workers there are")
+    if given["cluster"] is given["workers"] is given.get("resume") is None:
         raise UsageError(
             "say what to start on: --cluster FILE, or --workers N for N workers on this machine "
             f"(see {launch_command()} --help)"
-            if given["cluster"] is None
-            else "--cluster and --workers exclude each other: the cluster file says how many workers there are"
         )
     return Request(env=dict(map(_assignment, env)), stall=None if stall is None else _stall_seconds(stall), **given)
 

@@ -7,10 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from launcher.cluster_file import NOTHING_ELSE, ClusterFile, Host, local_cluster, read_cluster_file
 from launcher.errors import UsageError
+
+FOR_ONE_LAUNCH = frozenset({"run_dir", "resume", "dry_run", "as_json", "quiet", "verbose", "no_color", "cluster_copy"})
+"""What an earlier launch asked for of these is no longer of interest when its run goes on."""
 
 
 class Request(NamedTuple):
@@ -33,6 +36,28 @@ class Request(NamedTuple):
     no_color: bool = False
     no_keras_fix: bool = False
     keep_tf_config: bool = False
+    directory: Path | None = None
+    """Where `launch` was called, from which the command's paths begin; None: here."""
+    cluster_copy: Path | None = None
+    """What is read in place of `cluster`, which is no longer what it was."""
+
+    def as_record(self) -> dict[str, Any]:
+        """For JSON, all that a run can be gone on with by: secrets are redacted."""
+        from launcher.redaction import redacted
+
+        wishes = {key: value for key, value in self._asdict().items() if key not in FOR_ONE_LAUNCH}
+        return wishes | {
+            "cluster": self.cluster and str(self.cluster.absolute()),
+            "env": redacted(self.env or {}),
+            "directory": str((self.directory or Path.cwd()).absolute()),
+        }
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Request:
+        """The request that a record was made of, but for its secrets."""
+        known = {key: value for key, value in record.items() if key in cls._fields}
+        paths = {key: Path(record[key]) for key in ("cluster", "directory") if record[key]}
+        return cls(**known | paths | {"command": tuple(record["command"])})
 
 
 def requested_cluster(request: Request) -> ClusterFile:
@@ -42,7 +67,11 @@ def requested_cluster(request: Request) -> ClusterFile:
         UsageError: the file has mistakes, or it or the command line asks for what cannot be.
     """
     _refuse_reserved(request.env or {})
-    file = read_cluster_file(request.cluster) if request.cluster else local_cluster(request.workers or 1)
+    file = (
+        read_cluster_file(request.cluster, request.cluster_copy)
+        if request.cluster
+        else local_cluster(request.workers or 1)
+    )
     hosts = tuple(_with_wishes(host, request) for host in file.hosts)
     restart = file.restart
     if request.max_restarts is not None:
@@ -54,16 +83,19 @@ def requested_cluster(request: Request) -> ClusterFile:
 
 
 def _with_wishes(host: Host, request: Request) -> Host:
-    python = request.python and (_here(request.python) if host.is_local else request.python)
+    python, workdir = request.python, host.workdir
+    if host.is_local:
+        python = python and _here(python, request.directory)
+        workdir = workdir or (str(request.directory) if request.directory else None)
     env = {**host.env, **(request.env or {}), **_switches(request)}
-    return replace(host, env=env, python=python or host.python)
+    return replace(host, env=env, python=python or host.python, workdir=workdir)
 
 
-def _here(python: str) -> str:
+def _here(python: str, directory: Path | None) -> str:
     """The `--python` of this machine; a path begins where `launch` was called, wherever the workers start."""
     if "/" not in python:
         return python
-    path = Path(python).expanduser().absolute()
+    path = (directory or Path.cwd()) / Path(python).expanduser()
     if not os.access(path, os.X_OK) or path.is_dir():
         raise UsageError(f"--python {python}: there is no program {path}; name a Python interpreter")
     return str(path)

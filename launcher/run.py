@@ -21,6 +21,7 @@ from launcher.missing_program import refuse_missing_programs
 from launcher.request import Request, requested_cluster
 
 if TYPE_CHECKING:
+    from launcher.resumption import Resumption
     from launcher.run_result import RunResult
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -34,13 +35,19 @@ def run(request: Request, early: HeadStart | None = None) -> int:
     Raises:
         LaunchError: nothing was started, or a host failed before any worker was.
     """
+    earlier = None
+    if request.resume is not None:
+        from launcher.resumption import resumption
+
+        earlier = resumption(request)
+        request = earlier.request
     file = requested_cluster(request)
     if request.dry_run:
         sys.stdout.buffer.write(planned(file, request).encode("utf-8", "surrogateescape"))
         return EXIT_DONE
     refuse_missing_programs(file)
     try:
-        return launch(file, request, early, adopt_orphans=True).exit_code
+        return launch(file, request, early, earlier, adopt_orphans=True).exit_code
     finally:
         kill_descendants()
 
@@ -64,9 +71,14 @@ def planned(file: ClusterFile, request: Request) -> str:
 
 
 def launch(
-    file: ClusterFile, request: Request, early: HeadStart | None = None, *, adopt_orphans: bool = False
+    file: ClusterFile,
+    request: Request,
+    early: HeadStart | None = None,
+    earlier: Resumption | None = None,
+    *,
+    adopt_orphans: bool = False,
 ) -> RunResult:
-    """Run a cluster file to its end: start, watch, stop, restart, and say how it went.
+    """Run a cluster file to its end: start, watch, stop, restart, and say how it went. `earlier`: the run that goes on.
 
     `adopt_orphans`: should agent and guard be killed in one stroke, what they leave becomes this process's child.
 
@@ -80,7 +92,7 @@ def launch(
 
         if adopt_orphans:
             prctl(PR_SET_CHILD_SUBREAPER, 1)
-        return Session(file, request, hosts, inbox).to_its_end()
+        return Session(file, request, hosts, inbox, earlier).to_its_end()
 
 
 @contextlib.contextmanager

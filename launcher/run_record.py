@@ -41,7 +41,8 @@ class RunRecord:
         with self._complaining():
             self._directory.write_plan(plan.attempt, plan.as_record())
             if self._request.cluster is not None:
-                self._directory.write_cluster_file(redacted_yaml(self._request.cluster.read_text("utf-8-sig")))
+                text = (self._request.cluster_copy or self._request.cluster).read_text("utf-8-sig")
+                self._directory.write_cluster_file(redacted_yaml(text))
             self._write_state("running", hosts)
 
     def begin_again(self, plan: AttemptPlan) -> None:
@@ -66,6 +67,7 @@ class RunRecord:
             result=None if result is None else result.as_record(),
             hosts=tuple(hosts),
             collect=self._file.collect,
+            request=self._request.as_record(),
         )
         self._directory.write_state(record)
 

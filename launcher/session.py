@@ -30,7 +30,7 @@ from launcher.hosts import Hosts, StopRequestedError
 from launcher.lone_workers import LoneWorkers
 from launcher.plan import AttemptPlan, brings_training, plan_attempt, thread_warnings
 from launcher.request import Request
-from launcher.run_directory import RunDirectory, resumed
+from launcher.run_directory import RunDirectory
 from launcher.run_directory.chief_files import kept_line, newest_step
 from launcher.run_directory.event_log import EventLog
 from launcher.run_directory.remote_logs import RemoteLogs
@@ -43,6 +43,7 @@ from launcher.transport import LOCALHOST
 
 if TYPE_CHECKING:
     from launcher.gathering import Gathering  # needed only once workers run on other hosts
+    from launcher.resumption import Resumption  # needed only by a run that goes on
     from launcher.run_record import RunRecord  # needed only once workers run
 
 LAST_WORDS = 1.0
@@ -58,7 +59,9 @@ GIVING_UP = 1.0
 class Session:
     """A run under way: its hosts, its directory, its console, attempt after attempt."""
 
-    def __init__(self, file: ClusterFile, request: Request, hosts: Hosts, inbox: Inbox) -> None:
+    def __init__(
+        self, file: ClusterFile, request: Request, hosts: Hosts, inbox: Inbox, earlier: Resumption | None = None
+    ) -> None:
         self._file = file
         self._request = request
         self._hosts = hosts
@@ -66,9 +69,7 @@ class Session:
         self._began = time.monotonic()
         self._started = datetime.now().astimezone()
         self._directory = (
-            RunDirectory.create(request.run_dir, file.name, self._started)
-            if request.resume is None
-            else resumed(request.run_dir, request.resume)
+            earlier.directory if earlier else RunDirectory.create(request.run_dir, file.name, self._started)
         )
         self._first_attempt = self._directory.next_attempt()
         self._hosts_of = {task: host.name for host in file.hosts for task in host.tasks}
@@ -79,6 +80,8 @@ class Session:
             no_color=request.no_color,
             stdout=STDERR if request.as_json else STDOUT,
         )
+        for note in earlier.notes if earlier else ():
+            self._console.say(note)
         self._event_log = EventLog(self._directory.events_file, self._complain)
         self._sync = ProjectSync(file, hosts, inbox, self._console.say)
         self._logs: dict[Task, Path] = {}
@@ -180,9 +183,8 @@ class Session:
             StopRequestedError: the user would not wait.
         """
         self._tell_of(cause)
-        self._console.say(
-            f"restarting all workers in {delay:g} s (restart {restart} of {self._file.restart.max_restarts})"
-        )
+        limit = self._file.restart.max_restarts
+        self._complain(f"restarting all workers in {delay:g} s (restart {restart} of {limit})")
         for event in self._attended(delay):
             if isinstance(event, events.HostLost):
                 self._console.say(f"{event.host} was lost: {event.reason}; it is called again for the restart")
@@ -313,6 +315,7 @@ class Session:
             self._tell_of(result.failure)
         self._tell_of_files()
         self._record.end(result, self._run_hosts)
+        self._tell_how_to_go_on(result)
         self._event_log.close()
         self._console.close(timeout=LAST_WORDS)
         if self._request.as_json:
@@ -334,6 +337,13 @@ class Session:
         line = kept_line(self._directory.chief)
         if line is not None:
             self._console.say(line)
+
+    def _tell_how_to_go_on(self, result: RunResult) -> None:
+        """After a stop; and after a failure, if there is a checkpoint to go on from."""
+        if not self._run_hosts or result.state == "done":
+            return
+        if result.state == "stopped" or newest_step(self._directory.chief) is not None:
+            self._console.say(f"go on with: {launch_command()} --resume {shlex.quote(self._directory.as_argument)}")
 
     @staticmethod
     def _exit_code(ended: AttemptResult) -> int:

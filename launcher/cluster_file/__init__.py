@@ -142,8 +142,12 @@ def local_cluster(workers: int, command: Sequence[str] = DEFAULT_COMMAND, name: 
     return ClusterFile(name, (Host(LOCALHOST, tasks),), tuple(command))
 
 
-def read_cluster_file(path: Path) -> ClusterFile:
+def read_cluster_file(path: Path, copy: Path | None = None) -> ClusterFile:
     """Read and check a cluster file; nothing else is touched.
+
+    Args:
+        path: the file. Its name, and the paths that it holds, are those of the run.
+        copy: a copy elsewhere, which is read in its place.
 
     Raises:
         ClusterFileError: with every mistake of the file, each with its line and column.
@@ -151,7 +155,7 @@ def read_cluster_file(path: Path) -> ClusterFile:
     from launcher.cluster_file.checks import task_counts
     from launcher.cluster_file.keys import read_entries
 
-    file, hosts = read_entries(path)
+    file, hosts = read_entries(path, copy)
     numbered = number_tasks(task_counts(host) or {} for host in hosts)
     given: dict[str, Any] = {key: file.values[key] for key in ROOT_VALUES if key in file.values}
     sync = _sync(file, path)

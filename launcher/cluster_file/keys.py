@@ -131,14 +131,16 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tf-launch cluster file", **ROOT.schema}
 
 
-def read_entries(path: Path) -> tuple[Entries, tuple[Entries, ...]]:
+def read_entries(path: Path, copy: Path | None = None) -> tuple[Entries, tuple[Entries, ...]]:
     """The file's top level, and its hosts with `defaults` merged in. All of it is correct.
+
+    A `copy`, if there is one, is read in its place.
 
     Raises:
         ClusterFileError: with every mistake of the file.
     """
-    mistakes = Mistakes(str(path))
-    root = parse(read_text(path, mistakes), mistakes)
+    mistakes = Mistakes(str(copy or path))
+    root = parse(read_text(copy or path, mistakes), mistakes)
     if root is None:
         mistakes.fail(1, 1, f"the file is empty; write at least hosts: [{HOST_EXAMPLE}]")
     file = ROOT.read(root, "the cluster file", mistakes)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from launcher.cluster import Task
 from launcher.errors import LaunchError, UsageError
 from launcher.run_directory.state import RunState
-from launcher.run_directory.whole_files import shown, write_whole
+from launcher.run_directory.whole_files import relative, shown, write_whole
 
 DEFAULT_ROOT = Path("runs")
 LATEST = "latest"
@@ -57,6 +57,12 @@ class RunDirectory(NamedTuple):
     def name(self) -> str:
         """The run's own name, unique below its root: the run id."""
         return self.path.name
+
+    @property
+    def as_argument(self) -> str:
+        """What names the run on a command line in this directory."""
+        default = self.path.parent == DEFAULT_ROOT.absolute()
+        return self.path.name if default else relative(self.path)
 
     @property
     def run_file(self) -> Path:
@@ -124,7 +130,7 @@ class RunDirectory(NamedTuple):
         write_whole(self.run_file, _json(msgspec.to_builtins(state)))
 
     def read_state(self) -> RunState:
-        """Read `run.json`.
+        """Read `run.json`; a run whose launcher was killed is not `running`, whatever it says there.
 
         Raises:
             LaunchError: there is none, or it is not ours.
@@ -132,9 +138,10 @@ class RunDirectory(NamedTuple):
         import msgspec
 
         try:
-            return msgspec.convert(json.loads(self.run_file.read_bytes()), RunState)
+            state = msgspec.convert(json.loads(self.run_file.read_bytes()), RunState)
         except (OSError, ValueError) as error:
             raise LaunchError(f"{shown(self.run_file)}: no readable state of a run ({error}).") from error
+        return state.in_truth()
 
     def write_plan(self, attempt: int, plan: Mapping[str, Any]) -> None:
         """Write an attempt's `plan.json`; the plan's secrets must be redacted already."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class RunState:
     run_id: str
     command: tuple[str, ...]
     state: str
-    """`running`, `done`, `failed` or `stopped`."""
+    """`running`, `done`, `failed` or `stopped`; and `lost`, which nobody writes down: see `in_truth`."""
     started: str
     """ISO 8601 with the offset to UTC."""
     launcher: Launcher
@@ -82,3 +82,10 @@ class RunState:
     """All of them, this machine included, since the first worker was started."""
     collect: tuple[str, ...] = ()
     """What is gathered of the chief's output directory: names below it; `.` is all that is there."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What the command line asked for (`launcher.request.Request`), secrets redacted."""
+
+    def in_truth(self) -> RunState:
+        """The same, but `lost` where the launcher has gone without writing down how the run ended."""
+        gone = self.state == "running" and not self.launcher.is_alive()
+        return replace(self, state="lost") if gone else self

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from launching import Launch, program
 
 Start = Callable[..., Launch]
+Cluster = Callable[..., tuple[str, str]]
 ONCE = 'echo "attempt $LAUNCH_ATTEMPT in $LAUNCH_OUTPUT_DIR"; [ "$LAUNCH_ATTEMPT" != 0 ] || exit 3'
 
 
@@ -55,3 +60,126 @@ def test_an_unknown_run_is_told_with_the_nearest(launch: Start) -> None:
     assert refused.wait() == 2
     assert "neither the name of a run" in refused.stderr
     assert f"Did you mean {first.run_directory.name}?" in refused.stderr
+
+
+# ---- alone
+STOPPED_ONCE = 'echo "$LAUNCH_ATTEMPT $SETTING $PWD $*"; [ "$LAUNCH_ATTEMPT" != 0 ] || exec sleep 1000'
+
+
+def stopped(started: Launch, *tasks: str) -> Launch:
+    """The same, once its workers have written something and Ctrl-C has ended it."""
+    started.await_log(b"\n", *tasks)
+    started.signal(signal.SIGINT)
+    assert started.wait() == 130
+    return started
+
+
+def test_a_run_that_was_stopped_goes_on_as_it_was_begun(launch: Start, tmp_path: Path) -> None:
+    options = "--workers", "2", "--env", "SETTING=as before"
+    command = "--", "sh", "-c", STOPPED_ONCE, "it", "a word", "{rank}"
+    first = stopped(launch(*options, *command), "worker-0", "worker-1")
+    assert first.stderr.splitlines()[-1] == (
+        f"[launch] go on with: {sys.executable} -m launcher --resume {first.run_directory.name}"
+    )
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    resumed = launch("--resume", first.run_directory, cwd=elsewhere)
+
+    assert resumed.succeeded()
+    assert first.log("worker-1", attempt=1).decode() == f"1 as before {tmp_path} a word 1\n"
+    words = shlex.join([*options, *command])
+    assert f"[launch] going on with {first.run_directory.name} as it was begun: {words}\n" in resumed.stderr
+    assert f"[launch] paths begin at {tmp_path}, as before\n" in resumed.stderr
+
+
+def test_what_is_given_beside_it_wins_and_is_told(launch: Start) -> None:
+    first = stopped(launch("--workers", "2", "--", "sh", "-c", STOPPED_ONCE), "worker-0", "worker-1")
+
+    resumed = launch("--run-dir", first.runs, "--resume", "latest", "--workers", "1", "--env", "SETTING=new")
+
+    assert resumed.succeeded()
+    assert first.log("worker-0", attempt=1).startswith(b"1 new ")
+    assert first.log("worker-1", attempt=1) == b""
+    assert ": --workers 1 --env SETTING=new -- sh -c " in resumed.stderr
+    assert "(before: --workers 2 -- sh -c " in resumed.stderr
+
+
+def test_the_cluster_file_of_its_beginning_is_used_though_it_has_changed(
+    launch: Start, cluster: Cluster, tmp_path: Path
+) -> None:
+    options = cluster(workers=2, command=["sh", "-c", STOPPED_ONCE], env={"SETTING": "old"})
+    first = stopped(launch(*options), "worker-0", "worker-1")
+    cluster(workers=1, command=["false"])
+
+    resumed = launch("--resume", first.run_directory)
+
+    assert resumed.succeeded()
+    assert first.log("worker-1", attempt=1).startswith(b"1 old ")
+    assert "cluster.yaml has changed or gone since: the run's own copy, " in resumed.stderr
+
+    again = launch("--resume", first.run_directory)  # the copy of a copy
+
+    assert again.succeeded()
+    assert first.log("worker-1", attempt=2).startswith(b"2 old ")
+
+
+def test_secrets_of_a_cluster_file_are_used_as_long_as_it_is_the_same(launch: Start, cluster: Cluster) -> None:
+    command = ["sh", "-c", f'echo "$MY_TOKEN"; {STOPPED_ONCE}']
+    first = stopped(launch(*cluster(workers=1, command=command, env={"MY_TOKEN": "hunter2"})), "worker-0")
+
+    assert launch("--resume", first.run_directory).succeeded()
+    assert first.log("worker-0", attempt=1).startswith(b"hunter2\n")
+
+    cluster(workers=1, command=command, env={"MY_TOKEN": "hunter2", "MORE": "x"})
+    refused = launch("--resume", first.run_directory)
+
+    assert refused.wait() == 2
+    assert "secrets are not written down: add --cluster FILE" in refused.stderr
+    assert not (first.run_directory / "attempt-2").exists()
+
+
+def test_a_secret_of_the_command_line_is_asked_for_again(launch: Start) -> None:
+    command = "--", "sh", "-c", 'echo "$MY_TOKEN"'
+    first = launch("--workers", "1", "--env", "MY_TOKEN=hunter2", *command)
+    assert first.succeeded()
+
+    refused = launch("--resume", first.run_directory)
+    assert refused.wait() == 2
+    assert "--env MY_TOKEN: a secret, which is not written down" in refused.stderr
+
+    assert launch("--resume", first.run_directory, env={"MY_TOKEN": "hunter3"}).succeeded()
+    assert first.log("worker-0", attempt=1) == b"hunter3\n"
+
+
+def test_a_run_whose_launcher_was_killed_is_called_lost(launch: Start, environment: dict[str, str]) -> None:
+    killed = launch("--workers", "1", "--", "sh", "-c", STOPPED_ONCE)
+    killed.await_event("task_started")
+    killed.await_log(b"\n", "worker-0")
+    killed.process.kill()
+    killed.wait()
+    killed.await_nothing_left()
+    assert killed.run_state["state"] == "running"
+
+    argv = [sys.executable, "-m", "launcher", "collect", str(killed.run_directory)]
+    collected = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    resumed = launch("--resume", killed.run_directory)
+
+    assert resumed.succeeded()
+    for said in (collected.stderr, resumed.stderr):
+        assert "has gone without an end: killed, or the machine went down" in said.replace("had gone", "has gone")
+    assert killed.run_state["state"] == "done"
+
+
+def test_a_failure_without_a_checkpoint_says_nothing_of_going_on(launch: Start) -> None:
+    failed = launch("--workers", "1", "--", "false")
+
+    assert failed.wait() == 1
+    assert "go on with" not in failed.stderr
+
+
+def test_a_quiet_console_shows_restarts(launch: Start) -> None:
+    started = launch("--quiet", "--workers", "1", "--max-restarts", "1", "--", "sh", "-c", ONCE)
+
+    assert started.succeeded()
+    assert "restarting all workers in 1 s (restart 1 of 1)" in started.stderr

@@ -20,6 +20,7 @@ LAUNCHER = """
     collect doctor
     run
     session
+    resumption
     gathering run_record sync.sending
     run_result
     gathering.host_gatherer gathering.newest_step

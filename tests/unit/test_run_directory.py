@@ -29,7 +29,7 @@ WORKER = Task("worker", 0)
 STATE = RunState(
     run_id="20261120-142233-run",
     command=("python", "träin.py", os.fsdecode(b"\xff")),
-    state="running",
+    state="stopped",
     started="2026-11-20T14:22:33+00:00",
     launcher=Launcher(pid=4711, created=1795184553.25),
     versions={"tf-launch": "0.1.0"},
@@ -287,3 +287,14 @@ def test_an_unknown_run_is_told_with_the_nearest(tmp_path: Path) -> None:
         find(tmp_path, "20261120-142233-two_host")
     with pytest.raises(UsageError, match="no run here yet"):
         newest(tmp_path / "elsewhere")
+
+
+def test_a_run_whose_launcher_has_gone_without_an_end_is_lost(tmp_path: Path) -> None:
+    here, gone = Launcher.this_process(), STATE.launcher
+    run = started(tmp_path, "run")
+
+    def read(state: str, launcher: Launcher) -> str:
+        run.write_state(replace(STATE, state=state, launcher=launcher))
+        return run.read_state().state
+
+    assert [read("running", here), read("running", gone), read("done", gone)] == ["running", "lost", "done"]

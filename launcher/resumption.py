@@ -1,0 +1,130 @@
+"""`--resume`: going on with an earlier run as it was begun, but for what the command line says otherwise."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.errors import UsageError
+from launcher.placeholders import kept
+from launcher.redaction import REDACTED, redacted_yaml
+from launcher.request import FOR_ONE_LAUNCH, Request
+from launcher.run_directory import RunDirectory, resumed
+from launcher.run_directory.whole_files import relative
+
+
+class Resumption(NamedTuple):
+    """An earlier run that goes on."""
+
+    directory: RunDirectory
+    request: Request
+    """The earlier one and the command line's, together."""
+    notes: tuple[str, ...]
+    """What the user is told of it, a line each."""
+
+
+def resumption(request: Request) -> Resumption:
+    """What `--resume` means.
+
+    Raises:
+        UsageError: there is no such run, it still runs, or what it was begun with is gone and must be said again.
+    """
+    directory = resumed(request.run_dir, request.resume or "")
+    state = directory.read_state()
+    lost = [f"the launcher of {directory.name} had gone without an end: killed, or the machine went down"]
+    notes = lost if state.state == "lost" else []
+    if not state.request:  # begun before requests were written down
+        if request.cluster is None and request.workers is None:
+            raise UsageError(f"{directory.name} does not say how it was begun: add --cluster FILE or --workers N")
+        return Resumption(directory, request, tuple(notes))
+    earlier = Request.of_record(state.request)
+    together = _with_unchanged_cluster(_with_secrets(_together(request, earlier)), request, directory)
+    return Resumption(directory, together, (*notes, *_told(directory, together, earlier)))
+
+
+def _together(request: Request, earlier: Request) -> Request:
+    """What the command line does not say is as it was."""
+    as_before = {
+        key: value
+        for key, value in earlier._asdict().items()
+        if key not in FOR_ONE_LAUNCH and _is_unsaid(getattr(request, key))
+    }
+    if request.cluster is not None or request.workers is not None:
+        as_before |= {"cluster": request.cluster, "workers": request.workers}
+    if request.command:
+        as_before["directory"] = None
+    return request._replace(**as_before | {"env": {**(earlier.env or {}), **(request.env or {})}})
+
+
+def _is_unsaid(value: object) -> bool:
+    return value is None or value is False or value in ((), {})
+
+
+def _with_secrets(together: Request) -> Request:
+    """Secrets of `--env` are as they are set here: nobody has written them down.
+
+    Raises:
+        UsageError: one is not set.
+    """
+    env = dict(together.env or {})
+    secrets = [key for key, value in env.items() if value == REDACTED]
+    if missing := [key for key in secrets if key not in os.environ]:
+        remedy = "a secret, which is not written down: set it here again, or add --env KEY=VALUE"
+        raise UsageError("\n".join(f"--env {key}: {remedy}" for key in missing))
+    return together._replace(env=env | {key: kept(os.environ[key]) for key in secrets})
+
+
+def _with_unchanged_cluster(together: Request, request: Request, directory: RunDirectory) -> Request:
+    """The cluster file of the run's beginning: the file itself where it is still the same, else the run's copy.
+
+    Raises:
+        UsageError: only a copy without its secrets is left.
+    """
+    if together.cluster is None or request.cluster is not None:
+        return together
+    copy = directory.cluster_file
+    copied = copy.read_text("utf-8") if copy.is_file() else None
+    if _redacted_text(together.cluster) == copied:
+        return together
+    changed = f"{relative(together.cluster)} is no longer what it was when {directory.name} began"
+    if copied is None or REDACTED in copied:
+        raise UsageError(f"{changed}, and secrets are not written down: add --cluster FILE")
+    return together._replace(cluster_copy=copy)
+
+
+def _redacted_text(cluster: Path) -> str | None:
+    try:
+        return redacted_yaml(cluster.read_text("utf-8-sig"))
+    except (OSError, ValueError):
+        return None
+
+
+def _told(directory: RunDirectory, together: Request, earlier: Request) -> Iterator[str]:
+    now, before = shlex.join(_words(together)), shlex.join(_words(earlier))
+    if now == before:
+        yield f"going on with {directory.name} as it was begun: {now}"
+    else:
+        yield f"going on with {directory.name}: {now} (before: {before})"
+    if together.cluster_copy is not None:
+        yield (
+            f"{relative(earlier.cluster or '')} has changed or gone since: the run's own copy, "
+            f"{relative(together.cluster_copy)}, is used; --cluster FILE takes another"
+        )
+    if together.directory not in (None, Path.cwd()):
+        yield f"paths begin at {together.directory}, as before"
+
+
+def _words(request: Request) -> Iterator[str]:
+    """The options and the command of a request as they would be typed; secrets are redacted."""
+    record = request.as_record()
+    env, command = record.pop("env"), record.pop("command")
+    for key, value in record.items():
+        if not _is_unsaid(value) and key != "directory":
+            yield from [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
+    for key, value in env.items():
+        yield from ["--env", f"{key}={value}"]
+    if command:
+        yield from ["--", *command]
