@@ -160,7 +160,7 @@ class Session:
         remote = [host for host in self._file.hosts if not host.is_local]
         self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
         self._console.begin({task: relative(log) for task, log in self._logs.items()})
-        return supervise(
+        ended = supervise(
             plan,
             self._file.timeouts,
             self._hosts,
@@ -169,6 +169,16 @@ class Session:
             self._console.say,
             LoneWorkers(spec.tasks, self._file.restart, restarts_used),
         )
+        if ended.interrupted is not None:
+            self._tell_last_places(ended, plan)
+        return ended
+
+    def _tell_last_places(self, ended: AttemptResult, plan: AttemptPlan) -> None:
+        from launcher.failure.interrupted import last_places
+
+        workdirs = {each.task: each.workdir for each in plan.tasks}
+        for line in last_places(ended.endings, lambda task, place: place.removeprefix(f"{workdirs[task]}/")):
+            self._console.say(line)
 
     def _understood(self, ending: Ending) -> Failure:
         event = ending.event

@@ -291,3 +291,15 @@ def test_workers_of_a_background_run_can_be_interrupted(launch: Start) -> None:
     report = started.report()
 
     assert not int(report["ignored"], 16) & (1 << (signal.SIGINT - 1) | 1 << (signal.SIGHUP - 1))
+
+
+def test_each_worker_is_said_to_have_been_where_the_interrupt_found_it(launch: Start, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(1000)\n")
+    started = launch("--workers", "2", "--", "train.py")
+    started.await_log(b"ready", "worker-0", "worker-1")
+    started.signal(signal.SIGINT)
+
+    assert started.wait() == 130
+    for worker in ("worker 0", "worker 1"):
+        assert f"{worker} was at train.py:3" in started.stderr

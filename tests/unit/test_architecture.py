@@ -41,7 +41,7 @@ LAUNCHER = """
     host_contexts missing_program
     supervisor
     lone_workers
-    hosts dry_run failure.report failure.restart_policy python_choice
+    hosts dry_run failure.interrupted failure.report failure.restart_policy python_choice
     run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
     failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
     plan request access host_facts failure.remedies sync.project
@@ -53,7 +53,7 @@ LAUNCHER = """
     cluster_file.checks
     cluster_file.value_structures
     cluster_file.value_kinds
-    cluster_file.yaml_nodes
+    cluster_file.yaml_nodes console.interruption
     cluster_file.file_text events placeholders failure.collateral failure.traceback_text sync.complaints
     run_directory.whole_files run_directory.state
     called_as cluster errors failure.excerpt redaction transport wording

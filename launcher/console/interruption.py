@@ -1,0 +1,97 @@
+"""What a worker prints because the user has interrupted the run: hidden on the console, the files keep it. Pure.
+
+Python prints a traceback of the KeyboardInterrupt, TensorFlow complains about peers that have ended. Any other
+traceback is shown: a save that fails is news.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from launcher.failure.collateral import is_collateral
+
+_HEADER = re.compile(rb"[ |+]*Traceback \(most recent call last\):\s*$")
+_BEFORE_HEADER = re.compile(rb"Process [\w-]+:\s*$|Exception ignored in|Exception in thread ")
+_NATIVE_COMPLAINT = re.compile(
+    rb"[WEF]\d{4} \d\d:\d\d:[\d.]+ |\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [WEF] "  # of TensorFlow's C++ code
+)
+_CONNECTOR = re.compile(rb"(?:During handling of|The above exception was)[\w ,]*exception")
+_TENSORFLOW_ERROR = re.compile(rb"tensorflow\.python\.framework\.errors_impl\.\w+")
+_MORE_OF_A_MESSAGE = re.compile(
+    rb"\s|$|Detected at node|Collective ops is aborted|Additional GRPC error|The error could be|Error reported from|"
+    rb":?\{|:UNKNOWN|\d+ root error|Hint: |RPC: "
+)
+
+_State = Callable[[bytes], list[bytes]]
+"""Takes the next line; returns the lines that are shown now."""
+
+
+class InterruptionReader:
+    """Tells in one worker's lines what the interrupt has brought about; a traceback is held until its end is known."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._state: _State = self._outside
+
+    def shown(self, block: bytes) -> bytes:
+        """What is shown of the next whole lines, and of those that were held."""
+        return b"".join(shown for line in block.splitlines(keepends=True) for shown in self._state(line))
+
+    def rest(self) -> bytes:
+        """What is left to be shown when the log has ended."""
+        return b"".join(self._judged())
+
+    def _outside(self, line: bytes) -> list[bytes]:
+        if _HEADER.match(line):
+            return self._hold(line, self._in_frames)
+        if _BEFORE_HEADER.match(line):
+            return self._hold(line, self._before_header)
+        if _NATIVE_COMPLAINT.match(line):
+            return self._hide()
+        return [line]
+
+    def _before_header(self, line: bytes) -> list[bytes]:
+        if _HEADER.match(line):
+            return self._hold(line, self._in_frames)
+        return [*self._release(), *self._outside(line)]
+
+    def _in_frames(self, line: bytes) -> list[bytes]:
+        if line[:1].isspace() or _HEADER.match(line):
+            return self._hold(line, self._in_frames)
+        if line.startswith(b"KeyboardInterrupt"):
+            return self._hide()
+        if _TENSORFLOW_ERROR.match(line):
+            return self._hold(line, self._in_message)
+        return [*self._release(), line]
+
+    def _in_message(self, line: bytes) -> list[bytes]:
+        """Of an error of TensorFlow's, which may take many lines to say that a peer has gone."""
+        if _MORE_OF_A_MESSAGE.match(line):
+            return self._hold(line, self._in_message)
+        return [*self._judged(), *self._state(line)]
+
+    def _after_hidden(self, line: bytes) -> list[bytes]:
+        """What belongs to a traceback that was hidden, or joins it to the next."""
+        if _MORE_OF_A_MESSAGE.match(line) or _CONNECTOR.match(line) or line.startswith(b"KeyboardInterrupt"):
+            return []
+        self._state = self._outside
+        return self._outside(line)
+
+    def _judged(self) -> list[bytes]:
+        return self._hide() if is_collateral(b"".join(self._held).decode(errors="replace")) else self._release()
+
+    def _hold(self, line: bytes, state: _State) -> list[bytes]:
+        self._held.append(line)
+        self._state = state
+        return []
+
+    def _hide(self) -> list[bytes]:
+        self._held = []
+        self._state = self._after_hidden
+        return []
+
+    def _release(self) -> list[bytes]:
+        held, self._held = self._held, []
+        self._state = self._outside
+        return held

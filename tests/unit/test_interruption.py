@@ -1,0 +1,111 @@
+"""After a Ctrl-C the console hides what the interrupt itself brought about, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.console.interruption import InterruptionReader
+
+RECORDED = Path(__file__).parent / "failure_tails"
+FRAMES = """\
+Traceback (most recent call last):
+  File "/home/user/train.py", line 9, in <module>
+    step()
+    ^^^^^^
+"""
+INTERRUPTED = FRAMES + "KeyboardInterrupt\n"
+OWN = FRAMES + 'ValueError: cannot save to "/full"\n'
+LOST_PEER = (
+    FRAMES
+    + """\
+tensorflow.python.framework.errors_impl.UnavailableError: Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "/home/user/train.py", line 9, in <module>
+
+Collective ops is aborted by: Socket closed
+Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling RecvBuf:
+:UNKNOWN:Error received from peer  {grpc_status:14, grpc_message:"Socket closed"}
+The error could be from a previous operation. Restart your program to reset.
+\t [[{{node CollectiveReduceV2}}]] [Op:__inference_step_34]
+"""
+)
+FULL_DISK = FRAMES + (
+    "tensorflow.python.framework.errors_impl.ResourceExhaustedError: /full/ckpt: No space left on device [Op:SaveV2]\n"
+)
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+NATIVE = """\
+E0000 00:00:1795180257.124224   14761 ring_alg.cc:291] Aborting RingReduce with UNAVAILABLE: Socket closed
+Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling RecvBuf:
+:UNKNOWN:Error received from peer  {grpc_status:14, grpc_message:"Socket closed"}
+"""
+
+
+def shown(text: str) -> str:
+    reader = InterruptionReader()
+    return (reader.shown(text.encode()) + reader.rest()).decode()
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        INTERRUPTED,
+        LOST_PEER,
+        NATIVE,
+        NATIVE + LOST_PEER,
+        INTERRUPTED + DURING + INTERRUPTED,
+        LOST_PEER + DURING + INTERRUPTED,
+        "Process ForkProcess-1:\n" + INTERRUPTED,
+        "Exception ignored in: <function _after_fork at 0x7f>\n" + INTERRUPTED,
+        FRAMES + INTERRUPTED + "    more()\nKeyboardInterrupt\n",  # two processes into one log
+        FRAMES + "KeyboardInterrupt: \n",
+    ],
+)
+def test_what_the_interrupt_brought_about_is_hidden(hidden: str) -> None:
+    assert shown(f"step 3\n{hidden}saved step 3\n") == "step 3\nsaved step 3\n"
+    assert shown(hidden) == ""
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        OWN,
+        FULL_DISK,
+        "Exception in thread saver:\n" + OWN,
+        "Process all of it:\n",
+        "Process ForkProcess-1:\nis a line of a program\n",
+        FRAMES,
+        "a line\n\n  indented\n",
+    ],
+)
+def test_all_else_is_shown(news: str) -> None:
+    assert shown(news) == news
+    assert shown(news + "later\n") == news + "later\n"
+
+
+def test_a_failure_that_came_of_the_interrupt_is_shown_alone() -> None:
+    assert shown(INTERRUPTED + DURING + OWN) == OWN
+
+
+@pytest.mark.parametrize("task", ["worker-0", "worker-1"])
+def test_of_a_recorded_interrupt_only_the_programs_own_lines_are_left(task: str) -> None:
+    before, _, dying = (RECORDED / "sigint" / f"{task}.log").read_text().partition("step 100 loss 0.800\n")
+
+    assert "Traceback" in dying
+    assert "Traceback" not in before
+    assert shown(dying) == ""
+
+
+@given(st.lists(st.sampled_from([INTERRUPTED, OWN, NATIVE, FULL_DISK, "a\n", "\n", DURING]), max_size=6), st.data())
+def test_it_does_not_matter_how_the_lines_come(parts: list[str], data: st.DataObject) -> None:
+    lines = "".join(parts).encode().splitlines(keepends=True)
+    cut = data.draw(st.integers(0, len(lines)))
+    reader = InterruptionReader()
+
+    in_two = reader.shown(b"".join(lines[:cut])) + reader.shown(b"".join(lines[cut:])) + reader.rest()
+
+    assert in_two.decode() == shown("".join(parts))
