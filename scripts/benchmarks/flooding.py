@@ -21,7 +21,8 @@ from workers import meeting
 
 WORKERS = 2
 LINES = 1_000_000
-FILLER = b"x" * 90
+FILLERS = (b"x" * 90, b"y" * 90)
+"""Each worker writes lines of its own: the same of both within a moment would be shown once."""
 LINE = 100
 """Bytes: nine digits, the filler, a newline."""
 PATIENCE = 300.0
@@ -35,12 +36,14 @@ MEMORY, MEMORY_SUM = "peak memory of the launcher", "peak memory with its agent 
 PIECE = 10_000
 
 
-def write_lines(path: Path) -> Path:
-    """The file that each worker writes out."""
-    with path.open("wb") as file:
-        for start in range(0, LINES, PIECE):
-            file.write(b"".join(b"%09d%b\n" % (n, FILLER) for n in range(start, start + PIECE)))
-    return path
+def write_lines(directory: Path) -> Path:
+    """The files that the workers write out, one each."""
+    directory.mkdir()
+    for number, filler in enumerate(FILLERS):
+        with (directory / str(number)).open("wb") as file:
+            for start in range(0, LINES, PIECE):
+                file.write(b"".join(b"%09d%b\n" % (n, filler) for n in range(start, start + PIECE)))
+    return directory
 
 
 def damaged(output: Path, tag: re.Pattern[bytes]) -> int:
@@ -50,7 +53,7 @@ def damaged(output: Path, tag: re.Pattern[bytes]) -> int:
     with output.open("rb") as lines:
         for line in lines:
             prefix = tag.match(line)
-            if prefix is None or len(line) - prefix.end() != LINE or line[-len(FILLER) - 1 : -1] != FILLER:
+            if prefix is None or len(line) - prefix.end() != LINE or line[prefix.end() + 9 : -1] not in FILLERS:
                 continue
             number = line[prefix.end() : prefix.end() + 9]
             if number.isdigit():
@@ -131,14 +134,16 @@ def flood(
 
     Args:
         tool: what starts them.
-        lines: the file that each of them writes.
+        lines: the directory of the files that they write.
         directory: a fresh one.
         console: the launcher's stdout.
         workers_end: called when both workers have written everything.
         console_ends: returns once the console has taken everything; the wall time ends with it.
     """
     with meeting(directory) as place:
-        worker = place.worker(f"cat {shlex.quote(str(lines))}", waits=False)
+        first, files = shlex.quote(str(directory / "first")), shlex.quote(str(lines))
+        writes = f"if mkdir {first} 2>/dev/null; then cat {files}/0; else cat {files}/1; fi"
+        worker = place.worker(writes, waits=False)
         with started(tool.argv(worker, WORKERS, directory), directory, stdout=console) as running:
             console.close()
             starts = place.await_reports("started", WORKERS, running, PATIENCE)

@@ -55,9 +55,11 @@ LAUNCHER = """
     cluster_file.value_kinds
     cluster_file.yaml_nodes console.interruption
     cluster_file.file_text events placeholders failure.collateral failure.traceback_text sync.complaints
-    run_directory.whole_files run_directory.state
+    run_directory.whole_files run_directory.state console.attempt_text
+    console.bars task_names
+    console.folding console.worker_text
     called_as cluster errors failure.excerpt redaction transport wording
-    console.lines console.terminal console.startup_noise failure.frames sync.ignoring sync.window
+    console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput

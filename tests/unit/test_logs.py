@@ -17,9 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.cluster import Task
-from launcher.console import BAR_INTERVAL, Console, WorkerText
+from launcher.console import Console
+from launcher.console.attempt_text import AttemptText
 from launcher.console.lines import final_state
 from launcher.console.terminal import Look
+from launcher.console.worker_text import BAR_INTERVAL, WorkerText
 
 ZERO, ONE, TEN = Task("worker", 0), Task("worker", 1), Task("worker", 10)
 LOGS = {ZERO: "attempt-0/worker-0.log", ONE: "attempt-0/worker-1.log"}
@@ -104,7 +106,9 @@ def test_each_line_names_its_worker(screen: Opened) -> None:
     shown.write(ZERO, b"o\nlast")
     shown.end(ZERO)
     assert shown.close(PATIENCE)
-    assert out.text() == b"[worker 0] one\n[worker 1] other\n[worker 0] two\n[worker 0] last\n"
+    lines = out.text().splitlines()
+    assert [line for line in lines if b"worker 0" in line] == [b"[worker 0] one", b"[worker 0] two", b"[worker 0] last"]
+    assert [line for line in lines if b"worker 0" not in line] == [b"[worker 1] other"]
     assert err.text() == b""
 
 
@@ -187,8 +191,19 @@ def test_startup_notices_are_folded(screen: Opened, terminal: bool) -> None:
     shown = console(out, err)
     shown.write(ZERO, NOTICE * 3 + b"Epoch 1\n" + NOTICE)
     assert shown.close(PATIENCE)
-    note = b"[worker 0] (TensorFlow's start-up notices are left out here; all are in attempt-0/worker-0.log)\n"
-    assert uncoloured(out.text()) == note + b"[worker 0] Epoch 1\n"
+    assert uncoloured(out.text()) == b"[worker 0] Epoch 1\n"
+    assert err.text() == b"[launch] TensorFlow's start-up notices are left out here; the logs in attempt-0 have them\n"
+
+
+def test_that_notices_are_left_out_is_said_once_for_all_workers_and_attempts(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err)
+    shown.write(ZERO, NOTICE)
+    shown.write(ONE, NOTICE)
+    shown.begin({ZERO: "attempt-1/worker-0.log"})
+    shown.write(ZERO, NOTICE)
+    assert shown.close(PATIENCE)
+    assert (out.text(), err.text().count(b"\n")) == (b"", 1)
 
 
 def uncoloured(text: bytes) -> bytes:
@@ -270,19 +285,73 @@ def test_a_new_attempt_starts_afresh(screen: Opened) -> None:
     shown.write(ZERO, b"cut off")
     shown.end(ZERO)
     shown.begin({ZERO: "attempt-1/worker-0.log"})
-    shown.write(ZERO, NOTICE)
+    shown.write(ZERO, b"again\n")
     assert shown.close(PATIENCE)
-    assert out.text().splitlines()[0] == b"[worker 0] cut off"
-    assert b"attempt-1/worker-0.log" in out.text()
+    assert out.text() == b"[worker 0] cut off\n[worker 0] again\n"
 
 
 def test_a_long_running_bar_shows_signs_of_life() -> None:
-    text = WorkerText(b"> ", Look(), "log")
-    assert text.feed(b"\r1/9\r2/9", now=0.0) == b""
-    assert text.feed(b"\r3/9\r", now=BAR_INTERVAL / 2) == b""
-    assert text.feed(b"4/9\b\b\b\r5/9", now=BAR_INTERVAL) == b"> 4/9\n"
-    assert text.feed(b"\r6/9", now=BAR_INTERVAL + 1) == b""
-    assert text.feed(b"\r9/9\nnext\n", now=BAR_INTERVAL + 2) == b"> 9/9\n> next\n"
+    text = AttemptText([ZERO], Look())
+
+    def fed(data: bytes, now: float) -> bytes:
+        return b"".join(text.feed(ZERO, data, now))
+
+    assert fed(b"\r1/9\r2/9", 0.0) == b""
+    assert fed(b"\r3/9\r", BAR_INTERVAL / 2) == b""
+    assert fed(b"4/9\b\b\b\r5/9", BAR_INTERVAL) == b"[worker 0] 4/9\n"
+    assert fed(b"\r6/9", BAR_INTERVAL + 1) == b""
+    assert fed(b"\r9/9\nnext\n", BAR_INTERVAL + 2) == b"[worker 0] 9/9\n[worker 0] next\n"
+
+
+def test_of_bars_of_the_same_thing_the_first_workers_is_shown() -> None:
+    text = AttemptText([ZERO, ONE], Look())
+
+    def fed(task: Task, data: str, now: float) -> bytes:
+        return b"".join(text.feed(task, data.encode(), now))
+
+    for task in (ONE, ZERO):
+        assert fed(task, "\r1/9 \u2501 1:03 7s/step - loss: 2.3\r2/9 \u2501", 0) == b""
+    late = [fed(task, "\r3/9 \u2501\u2501 59s 6s/step - loss: 2.2\r4/9", BAR_INTERVAL) for task in (ZERO, ONE)]
+    later = [fed(task, "\r5/9 \u2501\u2501 9s 6s/step - loss: 2.1\r6/9", 2 * BAR_INTERVAL) for task in (ONE, ZERO)]
+    other = fed(ONE, "\r1/7 \u2501\u2501 9s 6s/step - accuracy: 0.5\r2/7", 3 * BAR_INTERVAL)
+
+    assert [bool(shown) for shown in (*late, *later, other)] == [True, False, False, True, True]
+    assert late[0].startswith(b"[worker 0] 3/9")
+
+
+def test_what_workers_print_alike_is_shown_once(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err)
+    shown.write(ZERO, b"Epoch 1\nmine\n")
+    shown.write(ONE, b"Epoch 1\n")
+    assert shown.close(PATIENCE)
+    assert out.text() == b"[workers 0-1] Epoch 1\n[worker 0] mine\n"
+
+
+def test_a_line_that_nobody_else_prints_is_shown_though_nothing_else_happens(screen: Opened) -> None:
+    out, err = screen(reading=False), screen()
+    shown = console(out, err)
+    shown.write(ZERO, b"mine\n")
+    assert os.read(out.reader, 100) == b"[worker 0] mine\n"
+    assert shown.close(PATIENCE)
+
+
+def test_the_launchers_lines_come_after_what_was_said_before(screen: Opened) -> None:
+    both = screen()
+    shown = console(both, both)
+    shown.write(ZERO, b"before\n")
+    shown.say("after")
+    assert shown.close(PATIENCE)
+    assert both.text() == b"[worker 0] before\n[launch] after\n"
+
+
+def test_each_workers_lines_can_be_asked_for(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err, show_noise=True)
+    shown.write(ZERO, b"Epoch 1\n")
+    shown.write(ONE, b"Epoch 1\n")
+    assert shown.close(PATIENCE)
+    assert out.text() == b"[worker 0] Epoch 1\n[worker 1] Epoch 1\n"
 
 
 PIECES = st.sampled_from(
@@ -294,10 +363,10 @@ READS = st.lists(st.tuples(st.sampled_from([ZERO, ONE]), st.one_of(PIECES, BINAR
 
 @given(READS)
 def test_no_read_splices_or_loses_a_line(reads: list[tuple[Task, bytes]]) -> None:
-    texts = {task: WorkerText(f"[{task}] ".encode(), Look(), "log", show_noise=True) for task in (ZERO, ONE)}
-    shown = b"".join(texts[task].feed(data, now=0.0) for task, data in reads)
-    shown += b"".join(text.flush() for text in texts.values())
-    for task in texts:
+    text = AttemptText([ZERO, ONE], Look(), show_all=True)
+    shown = b"".join(piece for task, data in reads for piece in text.feed(task, data, 0.0))
+    shown += b"".join(text.end(task, 0.0) for task in (ZERO, ONE))
+    for task in (ZERO, ONE):
         prefix = f"[{task}] ".encode()
         got = [line.removeprefix(prefix) for line in shown.split(b"\n") if line.startswith(prefix)]
         raw = b"".join(data for who, data in reads if who == task)
@@ -311,6 +380,6 @@ def test_no_read_splices_or_loses_a_line(reads: list[tuple[Task, bytes]]) -> Non
 def test_the_console_is_the_same_for_every_chunking(pieces: list[bytes], cuts: list[int], colour: bool) -> None:
     raw = b"".join(pieces)
     edges = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
-    whole, parts = (WorkerText(b"> ", Look(terminal=True, colour=colour), "log") for _ in range(2))
-    in_parts = b"".join(parts.feed(raw[a:b], now=0.0) for a, b in pairwise(edges)) + parts.flush()
-    assert in_parts == whole.feed(raw, now=0.0) + whole.flush()
+    whole, parts = (WorkerText(show_noise=colour, dim_noise=colour) for _ in range(2))
+    in_parts = b"".join(parts.feed(raw[a:b]) for a, b in pairwise(edges)) + parts.flush()
+    assert in_parts == whole.feed(raw) + whole.flush()

@@ -1,0 +1,31 @@
+"""Of progress bars that several workers draw of the same thing, one is shown. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from launcher.cluster import Task, in_order
+from launcher.console.worker_text import BAR_INTERVAL
+
+MOST_SHAPES = 100
+"""Kinds of bars that are remembered."""
+_NUMBER_OR_DRAWING = rb"\x1b\[[0-9;]*m|\d[\d.:e+-]*(?:s|ms|us)?|[^A-Za-z]"
+"""What changes in a bar while it goes on."""
+
+
+class RunningBars:
+    """Who shows which bar: the first worker of those that draw it."""
+
+    def __init__(self) -> None:
+        self._shown_by: dict[bytes, tuple[Task, float]] = {}
+
+    def is_news(self, task: Task, bar: bytes, now: float) -> bool:
+        """Whether a worker's bar is shown: no worker before it in the cluster shows one like it."""
+        shape = re.sub(_NUMBER_OR_DRAWING, b"", bar)
+        other, until = self._shown_by.get(shape, (task, now))
+        if now < until and in_order((task, other))[0] != task:
+            return False
+        if len(self._shown_by) >= MOST_SHAPES:
+            self._shown_by.clear()
+        self._shown_by[shape] = task, now + 2 * BAR_INTERVAL
+        return True

@@ -1,0 +1,156 @@
+"""What several workers print within a moment, shown once. Pure: lines and the time in, lines out.
+
+A line waits until every worker that still writes has said the same, or until the moment is over. Each worker's lines
+keep their order, and none is lost. Where a lot is written at a time, lines pass as they come.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from launcher.cluster import Task
+
+MOMENT = 0.3
+"""Seconds that a line waits for the same of other workers."""
+MOST_LINES = 5000
+"""Of all workers, within a moment: what is more passes as it comes."""
+MOST_BYTES = 1 << 20
+"""That may wait."""
+
+_OWN = b"tf-launch: "
+"""What we bring into a worker says the same in each of them, as soon as it is imported there."""
+_ESCAPE = rb"\x1b\[[0-9;]*m"
+_STEP_TIME = (b"/step", b"/epoch")
+_TIME = rb"\b\d[\d:]*(?:s|ms|us)(?:/(?:step|epoch))?(?!\w)"
+
+
+class Said(NamedTuple):
+    """Whole lines, and the workers that said them."""
+
+    tasks: tuple[Task, ...]
+    lines: bytes
+
+
+class _Held(NamedTuple):
+    line: bytes
+    meaning: bytes
+    until: float
+
+
+class Folding:
+    """The lines of one attempt that wait for the same of other workers."""
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        """`tasks`: those whose lines are shown, in the order in which they are named."""
+        self._held: dict[Task, deque[_Held]] = {task: deque() for task in tasks}
+        self._meanings: dict[Task, Counter[bytes]] = {task: Counter() for task in self._held}
+        self._writing = set(self._held)
+        self._waiting_bytes = 0
+        self._own_said: set[bytes] = set()
+        self._moment_ends = 0.0
+        self._lines_now = self._lines_before = 0
+
+    def add(self, task: Task, lines: bytes, now: float) -> list[Said]:
+        """Take a worker's next whole lines; return what is to be shown now. `now`: seconds, on any steady clock."""
+        if not lines:
+            return []
+        if not self._can_wait(lines, now):
+            return _joined([*self._alone(task), Said((task,), lines)])
+        for line in lines[:-1].split(b"\n"):
+            held = _Held(line, _meaning(line), now + MOMENT)
+            self._held[task].append(held)
+            self._meanings[task][held.meaning] += 1
+        self._waiting_bytes += len(lines)
+        return self.due(now)
+
+    def due(self, now: float) -> list[Said]:
+        """What all have said by now, or has waited long enough."""
+        said: list[Said] = []
+        while (task := self._first_ready(now)) is not None:
+            said += self._folded(task)
+        return _joined(said)
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When `due` will return something, whatever happens; None: nothing waits."""
+        return min((held[0].until for held in self._held.values() if held), default=None)
+
+    def end(self, task: Task) -> None:
+        """The worker writes no more: nobody waits for it."""
+        self._writing.discard(task)
+
+    def all_alone(self, task: Task) -> list[Said]:
+        """What waits of one worker."""
+        return _joined(self._alone(task))
+
+    def rest(self) -> list[Said]:
+        """All that waits."""
+        return self.due(float("inf"))
+
+    def _can_wait(self, lines: bytes, now: float) -> bool:
+        if now >= self._moment_ends:
+            calm = now >= self._moment_ends + MOMENT
+            self._lines_before, self._lines_now = 0 if calm else self._lines_now, 0
+            self._moment_ends = now + MOMENT
+        self._lines_now += lines.count(b"\n")
+        few = max(self._lines_now, self._lines_before) <= MOST_LINES
+        return len(self._held) > 1 and few and self._waiting_bytes + len(lines) <= MOST_BYTES
+
+    def _first_ready(self, now: float) -> Task | None:
+        """The worker whose first line has waited longest of those that need not wait."""
+        heads = [(held[0], task) for task, held in self._held.items() if held]
+        ready = [each for each in heads if each[0].until <= now or self._said_by_all(each[0].meaning)]
+        return min(ready, key=lambda each: each[0].until)[1] if ready else None
+
+    def _said_by_all(self, meaning: bytes) -> bool:
+        return meaning in self._own_said or all(meaning in self._meanings[task] for task in self._writing)
+
+    def _folded(self, task: Task) -> Iterator[Said]:
+        """A worker's first line, with all others that have said it; what they said before comes first."""
+        meaning = self._held[task][0].meaning
+        sharing = [each for each in self._held if meaning in self._meanings[each]]
+        for each in sharing:
+            while self._held[each][0].meaning != meaning:
+                yield from self._taken([each], self._held[each][0].meaning)
+        yield from self._taken(sharing, meaning)
+
+    def _taken(self, tasks: Sequence[Task], meaning: bytes) -> Iterator[Said]:
+        """The first line of these workers, and of all others that begin with the same."""
+        taken = [task for task, held in self._held.items() if task in tasks or (held and held[0].meaning == meaning)]
+        lines = [self._pop(task) for task in taken]
+        if meaning not in self._own_said:
+            yield Said(tuple(taken), lines[0] + b"\n")
+        if meaning.startswith(_OWN):
+            self._own_said.add(meaning)
+
+    def _alone(self, task: Task) -> Iterator[Said]:
+        while self._held[task]:
+            yield Said((task,), self._pop(task) + b"\n")
+
+    def _pop(self, task: Task) -> bytes:
+        held = self._held[task].popleft()
+        self._waiting_bytes -= len(held.line) + 1
+        self._meanings[task][held.meaning] -= 1
+        if not self._meanings[task][held.meaning]:
+            del self._meanings[task][held.meaning]
+        return held.line
+
+
+def _meaning(line: bytes) -> bytes:
+    """Two lines of the same meaning are shown as one: Keras's bars at the end of an epoch differ in times alone."""
+    if not any(unit in line for unit in _STEP_TIME):
+        return line
+    return re.sub(_TIME, b"#", re.sub(_ESCAPE, b"", line))
+
+
+def _joined(said: Iterable[Said]) -> list[Said]:
+    """Lines of the same workers in one piece."""
+    pieces: list[tuple[tuple[Task, ...], list[bytes]]] = []
+    for tasks, lines in said:
+        if not pieces or pieces[-1][0] != tasks:
+            pieces.append((tasks, []))
+        pieces[-1][1].append(lines)
+    return [Said(tasks, b"".join(lines)) for tasks, lines in pieces]

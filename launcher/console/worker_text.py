@@ -1,0 +1,59 @@
+"""One worker's raw bytes -> the lines that a person wants to see. Pure: the time is an argument."""
+
+from __future__ import annotations
+
+from launcher.console.lines import LineSplitter
+from launcher.console.startup_noise import NoiseReader
+from launcher.console.terminal import DIM
+
+BAR_INTERVAL = 5.0
+"""Seconds. A progress bar shows its last state when its line ends, and before that its newest state this often."""
+
+
+class WorkerText:
+    """What one worker has written so far, as far as it matters for what comes."""
+
+    def __init__(self, show_noise: bool = False, dim_noise: bool = False) -> None:
+        """`show_noise`: TensorFlow's start-up notices are lines like others; `dim_noise`: but for their brightness."""
+        self._show_noise = show_noise
+        self._dim_noise = dim_noise
+        self._splitter = LineSplitter()
+        self._noise = NoiseReader()
+        self._bar_due: float | None = None
+        self.left_out_noise = False
+        """Start-up notices were there, and are not among the lines."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes of the log; return the whole lines that they make visible."""
+        lines = self._splitter.feed(data)
+        if lines:
+            self._bar_due = None
+        return self._visible(lines)
+
+    def flush(self) -> bytes:
+        """Return what is left when the log has ended: a last line that had no newline gets one."""
+        return self._visible(self._splitter.flush())
+
+    def due_bar(self, now: float) -> bytes:
+        """The state of a progress bar that has gone on for a while, as a line; empty: there is none, or not yet."""
+        bar = self._splitter.bar
+        if not bar:
+            return b""
+        if self._bar_due is None or now >= self._bar_due:
+            first, self._bar_due = self._bar_due is None, now + BAR_INTERVAL
+            return b"" if first else bar + b"\n"
+        return b""
+
+    def _visible(self, lines: bytes) -> bytes:
+        matters = not self._show_noise or self._dim_noise
+        if not matters or not lines or not self._noise.may_hold_noise(lines):
+            return lines
+        return b"".join(self._shown(line, noise) for line, noise in self._noise.marked(lines))
+
+    def _shown(self, line: bytes, noise: bool) -> bytes:
+        if not noise:
+            return line + b"\n"
+        if self._show_noise:
+            return DIM + line + b"\n"
+        self.left_out_noise = True
+        return b""
