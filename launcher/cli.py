@@ -66,7 +66,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 @options.env
 @options.python
 @click.option("-q", "--quiet", is_flag=True, help="Show the chief's log only.")
-@click.option("-v", "--verbose", is_flag=True, help="Show TensorFlow's start-up lines, too.")
+@click.option("-v", "--verbose", is_flag=True, help="Show TensorFlow's start-up lines, too, and each worker's own.")
 @options.no_color
 @click.option(
     "--no-keras-fix",
