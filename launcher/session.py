@@ -194,7 +194,8 @@ class Session:
         """
         self._tell_of(cause)
         limit = self._file.restart.max_restarts
-        self._complain(f"restarting all workers in {delay:g} s (restart {restart} of {limit})")
+        gang = "workers" if all(task.type == "worker" for task in self._logs) else "tasks"
+        self._complain(f"restarting all {gang} in {delay:g} s (restart {restart} of {limit})")
         for event in self._attended(delay):
             if isinstance(event, events.HostLost):
                 self._console.say(f"{event.host} was lost: {event.reason}; it is called again for the restart")
@@ -291,7 +292,7 @@ class Session:
     def _write_down(self, plan: AttemptPlan) -> None:
         """Once the first worker runs."""
         from launcher.python_choice import python_note
-        from launcher.wording import counted
+        from launcher.task_names import counted
 
         is_first = plan.attempt == self._first_attempt
         if is_first:
@@ -300,9 +301,8 @@ class Session:
             self._record.begin_again(plan)
         notes = {LOCALHOST: python_note(self._file)}
         hosts = ", ".join(name + notes.get(name, "") for name in dict.fromkeys(each.host for each in plan.tasks))
-        self._console.say(
-            f"{counted(len(plan.tasks), 'worker')} on {hosts}; run directory {relative(self._directory.path)}"
-        )
+        tasks = counted(each.task for each in plan.tasks)
+        self._console.say(f"{tasks} on {hosts}; run directory {relative(self._directory.path)}")
         if is_first and len(self._file.hosts) > 1:
             addresses = {each.host: each.address.rpartition(":")[0] for each in plan.tasks}
             for line in start_warnings(self._hosts.facts, addresses):

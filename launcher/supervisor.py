@@ -396,9 +396,9 @@ def _said(text: str | None) -> Iterator[Action]:
 
 
 def _counted(tasks: set[Task]) -> str:
-    from launcher.wording import counted  # not needed before the workers are started
+    from launcher.task_names import counted  # not needed before the workers are started
 
-    return counted(len(tasks), "worker")
+    return counted(tasks) if tasks else "what is left"
 
 
 def _named(tasks: set[Task]) -> str:

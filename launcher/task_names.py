@@ -18,9 +18,10 @@ def named(tasks: Iterable[Task]) -> str:
 
 
 def counted(tasks: Iterable[Task]) -> str:
-    """`2 workers`, `1 chief, 2 workers, 1 ps`."""
+    """`2 workers`; where they are of several types, `4 tasks (1 chief, 2 workers, 1 ps)`."""
     counts = Counter(task.type for task in in_order(tasks))
-    return ", ".join(f"{count} {_plural(kind) if count != 1 else kind}" for kind, count in counts.items())
+    told = [f"{count} {_plural(kind) if count != 1 else kind}" for kind, count in counts.items()]
+    return told[0] if len(told) == 1 else f"{counts.total()} tasks ({', '.join(told)})"
 
 
 def _named_alike(kind: str, indices: list[int]) -> str:

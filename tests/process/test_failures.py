@@ -96,6 +96,20 @@ def test_a_failure_stops_workers_that_ignore_it(launch: Start, cluster: Cluster)
     assert "worker 1 on localhost failed (exit code 3)" in started.last_words
 
 
+def test_of_a_killed_worker_the_last_step_is_told(launch: Start, tmp_path: Path) -> None:
+    """And no log that holds nothing."""
+    script = """echo '{"step": 812}' >> "$LAUNCH_PROGRESS"; until [ -e go ]; do sleep 0.01; done; kill -9 $$"""
+    started = launch("--workers", "1", "--", "sh", "-c", script)
+    started.await_event("progress_made")
+    (tmp_path / "go").touch()
+
+    assert started.wait() == 1
+    first, second, *rest = started.last_words.splitlines()
+    assert first.startswith("[launch] worker 0 on localhost was killed by SIGKILL")
+    assert re.fullmatch(r"\[launch\] Its last step was 812, \S+ \S+ before its end\.", second)
+    assert rest == []
+
+
 # ---- what is no failure
 def test_a_worker_may_end_well_before_the_others(launch: Start, tmp_path: Path) -> None:
     script = """case "$TF_CONFIG" in
@@ -117,6 +131,7 @@ def test_services_are_stopped_once_the_training_is_done(launch: Start, cluster: 
     assert started.succeeded()
     assert started.stdout.count("trained") == len(started.stdout.splitlines())
     assert [started.log(task) for task in ("chief-0", "worker-0", "ps-0")] == [b"trained\n", b"trained\n", b""]
+    assert "5 tasks (1 chief, 1 worker, 2 ps, 1 evaluator) on localhost" in started.stderr
     assert "done in" in started.last_words
 
 

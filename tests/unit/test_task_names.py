@@ -33,8 +33,9 @@ def test_tasks_are_named_by_type_and_range(given: list[str], name: str) -> None:
     [
         (["worker-0"], "1 worker"),
         (["worker-0", "worker-1"], "2 workers"),
-        (["chief-0", "worker-0", "worker-1", "ps-0"], "1 chief, 2 workers, 1 ps"),
-        (["worker-0", "ps-0", "ps-1", "evaluator-0"], "1 worker, 2 ps, 1 evaluator"),
+        (["ps-0", "ps-1"], "2 ps"),
+        (["chief-0", "worker-0", "worker-1", "ps-0"], "4 tasks (1 chief, 2 workers, 1 ps)"),
+        (["worker-0", "ps-0", "ps-1", "evaluator-0"], "4 tasks (1 worker, 2 ps, 1 evaluator)"),
     ],
 )
 def test_tasks_are_counted_by_type(given: list[str], count: str) -> None:
