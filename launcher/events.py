@@ -236,6 +236,12 @@ class GatheringEnded(NamedTuple):
     """All that could be gathered from the hosts is here."""
 
 
+class StopRequested(NamedTuple):
+    """Somebody on a host has asked its agent for the end of the run (`scripts/leftovers --stop`)."""
+
+    host: str
+
+
 class Interrupted(NamedTuple):
     """The launcher was asked to stop: SIGINT, SIGTERM or SIGHUP."""
 
@@ -268,6 +274,7 @@ Event = (
     | Stalled
     | FileNews
     | GatheringEnded
+    | StopRequested
     | Interrupted
 )
 

@@ -271,6 +271,8 @@ class HostConnection:
             return events.PutFailed(self.name, head["reason"])
         if kind == "dialled":
             return events.Dialled(self.name, head["results"])
+        if kind == "stop_requested":
+            return events.StopRequested(self.name)
         if kind == "empty":
             return events.HostEmpty(self.name)
         if kind == "survivors":

@@ -170,8 +170,10 @@ class Gang:
                 yield from _said(self._steps.note(event, now))
             case events.TaskResting():
                 yield from self._end_rest()
+            case events.StopRequested() if not self._stopping:
+                yield from self._interrupt(signals.SIGTERM, f"{event.host} was asked to end the run")
             case events.Interrupted():
-                yield from self._interrupt(event.signal)
+                yield from self._interrupt(event.signal, _name(event.signal))
         yield from self._pass_time(now)
 
     def _note(self, event: events.Event | None, now: float) -> None:
@@ -325,12 +327,12 @@ class Gang:
         self._stopping = True
         yield Stop(number, grace)
 
-    def _interrupt(self, number: int) -> Iterator[Action]:
+    def _interrupt(self, number: int, reason: str) -> Iterator[Action]:
         if self._interrupted is not None or self._stopping:
             self._interrupted = self._interrupted or number
             self._abandoned = not self._occupied
             self._stopping = True
-            yield Say(f"{_name(number)} again: killing {_counted(self._running)}")
+            yield Say(f"{reason} again: killing {_counted(self._running)}")
             yield Stop(signals.SIGKILL, 0)
             return
         self._interrupted = number
@@ -339,7 +341,7 @@ class Gang:
         whole = len(self._running | self._lone.lost) == len(self._hosts)
         grace = self._timeouts.grace if whole else short
         yield Say(
-            f"{_name(number)}: stopping {_counted(self._running)} by {_name(passed_on)}; SIGKILL follows after "
+            f"{reason}: stopping {_counted(self._running)} by {_name(passed_on)}; SIGKILL follows after "
             f"{grace:g} s, or {short:g} s after the first of them has ended; workers that only wait in "
             f"TensorFlow are ended after {AT_REST:g} s. Ctrl-C again kills at once."
         )

@@ -23,7 +23,7 @@ EXIT_DONE, EXIT_USAGE, EXIT_HOST, EXIT_INTERRUPTED = 0, 2, 3, 130
 EPILOG = """\
 Processes are found by the run id in their environment (LAUNCH_RUN_ID), never by a program's name, and only your own are
 looked at. While the agent of a run lives, the run is under way and nothing of it is left over: end it with Ctrl-C where
-it was launched.
+it was launched, or with --stop, which asks its launcher to do so.
 
 examples:
   scripts/leftovers                                  what is on this machine
@@ -78,7 +78,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("hosts", nargs="*", metavar="HOST", help="as for ssh: an alias, a host, user@host")
-    parser.add_argument("--stop", metavar="RUN", help="end the processes of a run: SIGTERM, then SIGKILL")
+    parser.add_argument("--stop", metavar="RUN", help="end a run: SIGTERM, then SIGKILL")
     parser.add_argument("--remove", metavar="RUN", help="delete the directories of a run that is not under way")
     parser.add_argument("--grace", type=float, default=5.0, metavar="SECONDS", help="until SIGKILL (default: 5)")
     parser.add_argument(
@@ -150,7 +150,7 @@ def stop(found: Found, options: argparse.Namespace) -> bool:
     if not members:
         print(f"{found.host}: no process of run {options.stop}")
         return True
-    note = "; its agent lives, so the launcher will see its workers fail" if any(e["agent"] for e in members) else ""
+    note = "; its agent lives, so the launcher ends the run on all hosts" if any(e["agent"] for e in members) else ""
     if not agreed(f"{found.host}: end {counted(len(members), 'process', 'processes')}{note}?", options):
         return False
     return done(found.host, lambda: ended(found.host, options))

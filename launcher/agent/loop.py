@@ -34,6 +34,8 @@ BUSY_POLL, IDLE_POLL = 0.01, 0.1
 """Seconds between looks at the logs: just after something came, and at rest."""
 LISTENER_LOOK = 0.25
 """Seconds between two looks whether a worker's server is up. Nothing waits for the answer, so none is in a hurry."""
+STOP_REQUEST = signal.SIGUSR1
+"""Asks for an orderly end of the run, on all hosts; `scripts/leftovers --stop` sends it."""
 ORPHAN_GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL when the launcher is gone: nobody will collect what a worker could still save."""
 
@@ -69,11 +71,16 @@ class Agent:
         signal.set_wakeup_fd(wakeup_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.told_to_end = False
+        self.asked_to_stop = False
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
+        signal.signal(STOP_REQUEST, self._on_stop_request)
 
     def _on_signal(self, *_: object) -> None:
         self.told_to_end = True
+
+    def _on_stop_request(self, *_: object) -> None:
+        self.asked_to_stop = True
 
     # ---- what goes to the launcher
     def tell(self, what: str, body: bytes = b"", **fields: Any) -> None:
@@ -321,6 +328,9 @@ class Agent:
         now = time.monotonic()
         if self.told_to_end:
             self.abandon("the agent was told to end by a signal")
+        if self.asked_to_stop:
+            self.asked_to_stop = False
+            self.tell("stop_requested")
         if now > self.lease_until:
             self.abandon(f"no sign of life from the launcher for {self.lease:g} s (timeouts.lease)")
         if self.kill_at is not None and now >= self.kill_at:

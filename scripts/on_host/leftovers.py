@@ -6,6 +6,7 @@ over stdin. Processes are told by the run id in their environment, never by a na
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,8 @@ ANSWER = "\0tf-launch answer "
 RUN_DIRECTORY = re.compile(r"(\d{8}-\d{6}-.+)-[0-9a-f]{8}")
 """A run's directory on a host behind ssh: the run id, and where it was started."""
 AGENT = "launch-agent"
+STOP_REQUEST = signal.SIGUSR1
+"""What an agent takes for this request (`launcher/agent/loop.py`)."""
 LONGEST = 200
 """Characters of a command line that are shown."""
 LOOK = 0.05
@@ -42,14 +45,14 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 # ---- processes
 def processes() -> list[dict[str, Any]]:
-    """Every process of this user that a run has started, or that such a process has."""
+    """Every process of this user that a run has started, or that such a process has; `agent`: the living one above."""
     table = {pid: about for pid in pids() if (about := status(pid)) is not None}
     own = {os.getpid(), *ancestors(os.getpid(), table)}
     found = []
     for pid, (_, _, age) in sorted(table.items()):
         run = None if pid in own else run_of(pid)
         if run is not None:
-            agent = any(table[each][0] == AGENT for each in ancestors(pid, table))
+            agent = next((each for each in ancestors(pid, table) if table[each][0] == AGENT), None)
             found.append({"run": run, "pid": pid, "age": age, "words": words_of(pid), "agent": agent})
     return found
 
@@ -107,8 +110,16 @@ def words_of(pid: int) -> str:
 
 
 def stopped(run: str, grace: float) -> list[int]:
-    """End all processes of a run: SIGTERM, after `grace` seconds SIGKILL. What could not be ended."""
-    send(run, signal.SIGTERM)
+    """End all processes of a run: SIGTERM, after `grace` seconds SIGKILL. What could not be ended.
+
+    Where an agent lives, its launcher is asked to stop the run: it does so on every host, and knows that the run was
+    stopped. It could not tell a worker that exits with 0 at a SIGTERM of ours from one that is done.
+    """
+    under_way = [each for each in members(run) if each["agent"]]
+    for agent in {each["agent"] for each in under_way}:
+        with contextlib.suppress(OSError):  # it has ended
+            os.kill(agent, STOP_REQUEST)
+    send(run, signal.SIGTERM, spared=frozenset(each["pid"] for each in under_way))
     wait_for_end(run, grace)
     until = time.monotonic() + UNKILLABLE
     while (left := send(run, signal.SIGKILL)) and time.monotonic() < until:
@@ -123,15 +134,15 @@ def wait_for_end(run: str, seconds: float) -> None:
         time.sleep(LOOK)
 
 
-def members(run: str) -> list[int]:
+def members(run: str) -> list[dict[str, Any]]:
     """The processes of one run. A zombie is none: it has no environment."""
-    return [each["pid"] for each in processes() if each["run"] == run]
+    return [each for each in processes() if each["run"] == run]
 
 
-def send(run: str, number: int) -> list[int]:
-    """Signal every process of the run; which they were."""
+def send(run: str, number: int, spared: frozenset[int] = frozenset()) -> list[int]:
+    """Signal every process of the run but those that are spared; which they were."""
     sent = []
-    for pid in members(run):
+    for pid in {each["pid"] for each in members(run)} - spared:
         try:
             if run_of(pid) == run:
                 os.kill(pid, number)

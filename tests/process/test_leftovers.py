@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import ROOT, Launch, await_true
+from launching import ROOT, Launch, await_true, program
 
 Leftovers = Callable[..., subprocess.CompletedProcess[str]]
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
@@ -119,6 +119,24 @@ def test_stop_ends_all_of_one_run_and_nothing_else(
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert stopped.stdout.endswith("this machine: ended\n")
     assert (members(run), len(members(other))) == ([], 1)
+
+
+def test_a_run_under_way_is_stopped_by_its_launcher_and_is_no_success(
+    leftovers: Leftovers, launch: Callable[..., Launch], cluster: Callable[..., tuple[str, str]]
+) -> None:
+    """Its workers exit with 0 at a SIGTERM, as programs do that save."""
+    options = cluster(name=uuid.uuid4().hex, timeouts={"failure_grace": "10s"})
+    started = launch(*options, *program("stay", "save"))
+    started.await_log(b"ready", "worker-0", "worker-1")
+
+    stopped = leftovers("--stop", started.run_directory.name, "--yes", "--grace", "100")
+
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert stopped.stdout.endswith("this machine: ended\n")
+    assert started.wait() == 128 + signal.SIGTERM
+    assert started.log("worker-1").split() == [b"ready", b"got", b"SIGTERM", b"saved"]
+    assert "localhost was asked to end the run: stopping 2 workers by SIGTERM" in started.stderr
+    assert started.run_state["state"] == "stopped"
 
 
 def test_nothing_is_ended_or_removed_without_a_yes(

@@ -185,6 +185,17 @@ def test_the_first_interrupt_passes_the_signal_on_with_the_full_grace() -> None:
     assert script.told[0] == (5, Stop(signal.SIGINT, 30))
 
 
+def test_a_run_that_somebody_asks_a_host_to_end_is_stopped_and_no_success() -> None:
+    asked = events.StopRequested("localhost")
+    result, script = replay(
+        TWO, *BOTH_STARTED, (5, asked), (5.1, asked), exited(6, W0), exited(6, W1), *emptied(6, W0, W1)
+    )
+    assert (result.interrupted, result.succeeded) == (signal.SIGTERM, False)
+    assert script.told[0] == (5, Stop(signal.SIGTERM, 30))
+    assert not [each for each in script.told if each[1].signal == signal.SIGKILL]
+    assert script.said[0].startswith("localhost was asked to end the run: stopping 2 workers by SIGTERM")
+
+
 def test_sigterm_and_sighup_reach_the_workers_as_sigterm() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         result, script = replay(
