@@ -192,6 +192,13 @@ class ProgressMade(NamedTuple):
     line: bytes
 
 
+class EvaluatorDone(NamedTuple):
+    """An evaluator has seen the last checkpoint: see `launcher.agent.evaluator`."""
+
+    host: str
+    task: Task
+
+
 class HostEmpty(NamedTuple):
     """Nothing that this run started is left on the host: no worker, no descendant of one."""
 
@@ -268,6 +275,7 @@ Event = (
     | LogChunk
     | LogEnded
     | ProgressMade
+    | EvaluatorDone
     | HostEmpty
     | ProcessesSurvived
     | TimedOut

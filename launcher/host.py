@@ -110,6 +110,10 @@ class HostConnection:
         ]
         self._send({"do": "start", "jobs": jobs, "hold": hold})
 
+    def await_evaluator(self, task: Task, directory: str) -> None:
+        """Ask for `EvaluatorDone` once the evaluator has seen the last checkpoint below its output directory."""
+        self._send({"do": "await_evaluator", "task": task.slug, "directory": directory})
+
     def stop(self, signal: int, grace: float) -> None:
         """Signal everything the run started on the host (0: nothing); SIGKILL follows after `grace` seconds."""
         self._send({"do": "stop", "number": signal, "grace": grace})
@@ -290,6 +294,8 @@ class HostConnection:
             return events.TaskResting(self.name, task, head["resting"])
         if kind == "exited":
             return events.TaskExited(self.name, task, head["code"], head["signal"], head["out_of_memory"], body)
+        if kind == "evaluator_done":
+            return events.EvaluatorDone(self.name, task)
         if kind == "log_ended":
             return events.LogEnded(self.name, task)
         if kind == "progress":

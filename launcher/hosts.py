@@ -181,6 +181,10 @@ class Hosts:
         host = next(host for host in self._hosts if host.name == plan.host)
         self._connections[host.name].start([plan], host.hold_ports)
 
+    def await_evaluator(self, plan: TaskPlan) -> None:
+        """Look whether an evaluator has seen the last checkpoint; the answer is `EvaluatorDone`."""
+        self._connections[plan.host].await_evaluator(plan.task, plan.env["LAUNCH_OUTPUT_DIR"])
+
     def stop(self, signal: int, grace: float) -> None:
         """Signal everything that the run started, everywhere; SIGKILL follows after `grace` seconds."""
         for connection in self._connections.values():

@@ -131,7 +131,7 @@ class Session:
             cause = None if ended.succeeded else root_cause([self._understood(each) for each in ended.endings])
             restarts = restarts_used(tried) + ended.lone_restarts
             result = RunResult(self._exit_code(ended), self._directory.path, len(tried) + 1, cause, restarts)
-            if ended.succeeded or ended.interrupted is not None:
+            if ended.training_done or ended.interrupted is not None:
                 return result
             before, step = step, self._newest_step()
             tried = (*tried, Attempt(cause, before, step, ended.lone_restarts))

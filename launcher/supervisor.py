@@ -14,8 +14,9 @@ from typing import NamedTuple, Protocol
 
 from launcher import events, failure
 from launcher.agent.rest import AT_REST
-from launcher.cluster import Task, chief_of, has_coordinator, trained_by
+from launcher.cluster import Task, has_coordinator
 from launcher.cluster_file import Timeouts
+from launcher.endings import Endings
 from launcher.failure import Ending, LastReport
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.lone_workers import LoneWorkers
@@ -58,7 +59,13 @@ class StartAgain(NamedTuple):
     task: Task
 
 
-Action = Stop | Say | StartAgain
+class AwaitEvaluator(NamedTuple):
+    """Have the host of this task look whether it has seen the last checkpoint: it answers with `EvaluatorDone`."""
+
+    task: Task
+
+
+Action = Stop | Say | StartAgain | AwaitEvaluator
 
 
 class Hosts(Protocol):
@@ -69,6 +76,9 @@ class Hosts(Protocol):
 
     def start_again(self, plan: TaskPlan) -> None:
         """See `StartAgain`."""
+
+    def await_evaluator(self, plan: TaskPlan) -> None:
+        """See `AwaitEvaluator`."""
 
     def stop(self, signal: int, grace: float) -> None:
         """See `Stop`."""
@@ -86,6 +96,8 @@ class AttemptResult(NamedTuple):
     """The signal that ended it, if the user did."""
     lone_restarts: int = 0
     """How often a worker was started again alone."""
+    training_done: bool = False
+    """Also where an evaluator failed."""
 
 
 class Gang:
@@ -99,7 +111,7 @@ class Gang:
         self._unstarted = set(self._hosts)
         self._open_logs: set[Task] = set()
         self._occupied = set(self._hosts.values())
-        self._endings: list[Ending] = []
+        self._endings = Endings(self._hosts)
         self._interrupted: int | None = None
         self._stopping = False
         self._start_until = now + timeouts.start
@@ -108,6 +120,10 @@ class Gang:
         self._listen_until: float | None = None
         """None: no server is up, so nobody waits for another one. The program may well be none of TensorFlow's."""
         self._stop_at: float | None = None
+        self._training_done = False
+        """It was, before anything was stopped."""
+        self._evaluator_until: float | None = None
+        """Until then an evaluator may go on. None: the training is not done, or there is none."""
         self._steps = StepWatch(timeouts.stall)
         self._resting: set[Task] = set()
         """Told to stop, and waiting in TensorFlow ever since."""
@@ -126,6 +142,8 @@ class Gang:
     @property
     def deadline(self) -> float | None:
         """When `step` wants to be called at the latest, event or not."""
+        if self._evaluator_until is not None and not self._stopping:
+            return self._evaluator_until
         running = [
             self._stop_at,
             self._steps.deadline,
@@ -139,8 +157,10 @@ class Gang:
     @property
     def result(self) -> AttemptResult:
         """How it ended, once `over`."""
-        succeeded = self._training_done() and self._interrupted is None and not self._failures()
-        return AttemptResult(succeeded, self._telling_endings(), self._interrupted, self._lone.restarts)
+        done = self._endings.training_done and self._interrupted is None
+        succeeded = done and not self._endings.failures
+        endings = self._endings.telling(self._lone.losses)
+        return AttemptResult(succeeded, endings, self._interrupted, self._lone.restarts, self._training_done)
 
     # ---- what happens
     def step(self, event: events.Event | None, now: float) -> Iterator[Action]:
@@ -155,13 +175,8 @@ class Gang:
         match event:
             case events.TaskExited():
                 yield from self._exited(event, now)
-            case events.TaskStartFailed() if self._lone.can_miss(event.task) and not self._stopping:
-                yield from self._lose(Ending(event, stopped=False), event.task, now)
             case events.TaskStartFailed():
-                self._end(Ending(event, self._stopping))
-                self._running -= self._unstarted
-                self._unstarted.clear()
-                yield from self._stop_failed(None)
+                yield from self._start_failed(event, now)
             case events.HostLost():
                 yield from self._lost(event)
             case events.ProcessesSurvived():
@@ -170,6 +185,8 @@ class Gang:
                 yield from _said(self._steps.note(event, now))
             case events.TaskResting():
                 yield from self._end_rest()
+            case events.EvaluatorDone() if not self._stopping:
+                yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
             case events.StopRequested() if not self._stopping:
                 yield from self._interrupt(signals.SIGTERM, f"{event.host} was asked to end the run")
             case events.Interrupted():
@@ -194,31 +211,54 @@ class Gang:
             case events.HostEmpty():
                 self._occupied.discard(event.host)
 
+    def _start_failed(self, event: events.TaskStartFailed, now: float) -> Iterator[Action]:
+        if self._lone.can_miss(event.task) and not self._stopping:
+            yield from self._lose(Ending(event, stopped=False), event.task, now)
+            return
+        self._end(Ending(event, self._stopping))
+        self._running -= self._unstarted
+        self._unstarted.clear()
+        yield from self._stop_failed(None)
+
     def _exited(self, event: events.TaskExited, now: float) -> Iterator[Action]:
-        ending = Ending(event, self._stopping, self._last_report(event.task, now))
-        if self._lone.can_miss(event.task) and not (self._stopping or event.succeeded):
+        is_evaluator = event.task.type == "evaluator"
+        of_no_account = self._stopping or (self._training_done and not is_evaluator)
+        ending = Ending(event, of_no_account, self._last_report(event.task, now))
+        if self._lone.can_miss(event.task) and not (of_no_account or event.succeeded):
             yield from self._lose(ending, event.task, now)
             return
         self._end(ending)
         if self._stopping:
             yield from self._member_gone()
-        elif self._training_done():
-            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+        elif self._endings.training_done:
+            self._training_done = True
+            yield from self._finish(now)
         elif event.succeeded and event.task.type in SERVERS and has_coordinator(self._hosts):
             yield Say(
                 f"{event.task} on {event.host} has ended (exit code 0) before the chief; "
                 "with server.join() it serves until the launcher ends it"
             )
-        elif not event.succeeded and not self._forgiven(ending):
+        elif is_evaluator and not event.succeeded:
+            yield Say(f"{_headline(ending)}\n  the training goes on without it; the run will end with exit code 1")
+        elif not event.succeeded and not self._endings.is_forgiven(ending):
             settle = SETTLE if failure.is_conclusive(failure.classify(ending)) else COLLATERAL_SETTLE
             self._stop_at = min(self._stop_at or now + settle, now + settle)
             if not self._running:
                 self._stop_at = now
 
+    def _finish(self, now: float) -> Iterator[Action]:
+        """The training is done. What still serves it is stopped, once an evaluator has seen the last checkpoint."""
+        evaluator = next((task for task in self._running if task.type == "evaluator"), None)
+        if evaluator is None or not self._timeouts.evaluator:
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+        elif self._evaluator_until is None:
+            self._evaluator_until = now + self._timeouts.evaluator
+            limit = f"{self._timeouts.evaluator:g} s"
+            yield Say(f"the training is done; {evaluator} has {limit} for the last checkpoint (timeouts.evaluator)")
+            yield AwaitEvaluator(evaluator)
+
     def _lose(self, ending: Ending, task: Task, now: float) -> Iterator[Action]:
         """A worker has ended that the chief can do without, as long as there is another one or it comes back."""
-        from launcher.failure.report import headline
-
         self._running.discard(task)
         delay = self._lone.lose(ending, task, now)
         if self._lone.all_are_gone:
@@ -228,20 +268,20 @@ class Gang:
             goes_on = "the chief goes on without it"
         else:
             goes_on = f"the chief goes on; {task} is started again in {delay:g} s ({self._lone.counted_restarts})"
-        yield Say(f"{headline(failure.classify(ending))}\n  {goes_on}")
+        yield Say(f"{_headline(ending)}\n  {goes_on}")
 
     def _last_report(self, task: Task, now: float) -> LastReport | None:
         line, at = self._reports.get(task, (None, 0.0))
         return None if line is None else LastReport(line, now - at)
 
     def _end(self, ending: Ending) -> None:
-        self._endings.append(ending)
+        self._endings.add(ending)
         if isinstance(ending.event, events.TaskExited | events.TaskStartFailed):
             self._running.discard(ending.event.task)
             self._unstarted.discard(ending.event.task)
 
     def _lost(self, event: events.HostLost) -> Iterator[Action]:
-        self._endings.append(Ending(event, self._stopping))
+        self._endings.add(Ending(event, self._stopping))
         self._occupied.discard(event.host)
         gone = {task for task, host in self._hosts.items() if host == event.host}
         self._running -= gone
@@ -253,38 +293,12 @@ class Gang:
             yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace, f"{event.host} was lost: ")
 
     # ---- how it ends
-    def _training_done(self) -> bool:
-        """Each task that trains has ended well, or complained about the end of a peer that had."""
-        training = trained_by(self._hosts)
-        done = {
-            ending.event.task
-            for ending in self._endings
-            if isinstance(ending.event, events.TaskExited) and (ending.event.succeeded or self._forgiven(ending))
-        }
-        return training <= done
-
-    def _forgiven(self, ending: Ending) -> bool:
-        """A peer's complaint after the chief's success is no failure."""
-        return self._chief_succeeded() and failure.classify(ending).kind is failure.Kind.COLLATERAL
-
-    def _chief_succeeded(self) -> bool:
-        chief = chief_of(self._hosts)
-        return any(
-            isinstance(each.event, events.TaskExited) and each.event.task == chief and each.event.succeeded
-            for each in self._endings
-        )
-
-    def _telling_endings(self) -> tuple[Ending, ...]:
-        """In order of arrival. A worker that the chief could do without is no cause where there is another one."""
-        alone = not any(failure.is_conclusive(failure.classify(each)) for each in self._endings)
-        return (*self._lone.losses, *self._endings) if self._lone.losses and alone else tuple(self._endings)
-
-    def _failures(self) -> list[Ending]:
-        return [each for each in self._endings if each.bad and not each.stopped and not self._forgiven(each)]
-
     def _pass_time(self, now: float) -> Iterator[Action]:
         if self._stopping:
             yield from self._give_up_silent(now)
+            return
+        if self._evaluator_until is not None:
+            yield from self._await_evaluator(self._evaluator_until, now)
             return
         for task in self._lone.take_due(now):
             self._running.add(task)
@@ -300,6 +314,14 @@ class Gang:
         else:
             yield from _said(self._steps.warning(now))
 
+    def _await_evaluator(self, until: float, now: float) -> Iterator[Action]:
+        if now >= until:
+            limit = f"{self._timeouts.evaluator:g} s"
+            yield Say(
+                f"the evaluator was not done with the last checkpoint after {limit} (timeouts.evaluator): stopped"
+            )
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+
     def _give_up_silent(self, now: float) -> Iterator[Action]:
         if self._give_up_at is not None and now >= self._give_up_at:
             for host in sorted(self._occupied):
@@ -307,11 +329,11 @@ class Gang:
 
     def _out_of_time(self, awaited: events.Awaited, task: Task, limit: float) -> Iterator[Action]:
         event = events.TimedOut(self._hosts[task], task, awaited, limit)
-        self._endings.append(Ending(event, stopped=False))
+        self._endings.add(Ending(event, stopped=False))
         yield from self._stop_failed(f"{task} {WAITED_FOR[awaited]} within timeouts.start ({limit:g} s)")
 
     def _stall(self, event: events.Stalled) -> Iterator[Action]:
-        self._endings.append(Ending(event, stopped=False))
+        self._endings.add(Ending(event, stopped=False))
         yield from self._stop_failed(f"no worker made a step for {event.seconds:g} s (timeouts.stall)")
 
     def _stop_failed(self, reason: str | None) -> Iterator[Action]:
@@ -321,7 +343,7 @@ class Gang:
             yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
 
     def _stop(self, number: int, grace: float, why: str = "") -> Iterator[Action]:
-        if self._running and self._interrupted is None and not self._training_done():
+        if self._running and self._interrupted is None and not self._endings.training_done:
             how = f"{_name(number)}; SIGKILL follows after {grace:g} s"
             yield Say(f"{why}stopping {_counted(self._running)} by {how}")
         self._stopping = True
@@ -356,7 +378,7 @@ class Gang:
         """A wait in TensorFlow ends by no signal but SIGKILL. As long as one of them saves, it may need the others."""
         if self._stopping and not self._rest_ended and self._running and self._running <= self._resting:
             self._rest_ended = True
-            if not self._training_done():
+            if not self._endings.training_done:
                 yield Say(f"{_named(self._running)} only waited in TensorFlow for {AT_REST:g} s: ended")
             yield Stop(signals.SIGKILL, 0)
 
@@ -387,9 +409,17 @@ def supervise(
                     hosts.stop(signal, grace)
                 case StartAgain(task):
                     hosts.start_again(plan.of(task))
+                case AwaitEvaluator(task):
+                    hosts.await_evaluator(plan.of(task))
                 case Say(text):
                     say(text)
     return gang.result
+
+
+def _headline(ending: Ending) -> str:
+    from launcher.failure.report import headline
+
+    return headline(failure.classify(ending))
 
 
 def _said(text: str | None) -> Iterator[Action]:

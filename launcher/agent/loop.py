@@ -20,6 +20,7 @@ if False:  # names for type checkers only: typing costs start-up time
     import socket
     from typing import Any
 
+    from launcher.agent.evaluator import EvaluatorWatch
     from launcher.agent.files import Files
     from launcher.agent.receiving import Receiving
 
@@ -54,6 +55,7 @@ class Agent:
         self.receiving: Receiving | None = None
         self.look_for_listeners_at = 0.0
         self.files: Files | None = None
+        self.evaluator: EvaluatorWatch | None = None
         self.outgoing: list[memoryview] = []
         self.outgoing_bytes = 0
         self.connected = True
@@ -202,8 +204,22 @@ class Agent:
             self.tell("started", task=worker.name, pid=worker.pid)
             self.flush()
 
+    def do_await_evaluator(self, task: str, directory: str) -> None:
+        """Tell when the evaluator has seen the last checkpoint below its output directory."""
+        from launcher.agent.evaluator import EvaluatorWatch  # few runs have one
+
+        if task in self.workers:
+            self.evaluator = EvaluatorWatch(task, self.workers[task].pid, directory)
+
+    def look_at_evaluator(self) -> None:
+        """Tell once that it is done."""
+        if self.evaluator is not None and self.evaluator.is_done(time.monotonic()):
+            self.tell("evaluator_done", task=self.evaluator.name)
+            self.evaluator = None
+
     def do_stop(self, number: int, grace: float) -> None:
         """Signal everything below (0: nothing) and let SIGKILL follow after `grace` seconds, or when it was due."""
+        self.evaluator = None
         if number:
             send_signal(signal_descendants(number), signal.SIGCONT)  # a stopped process takes no other signal
             self.watch.begin_stop()
@@ -401,6 +417,7 @@ class Agent:
             self.keep_time()
             self.notice_listeners()
             self.watch.look(self.workers.values(), time.monotonic())
+            self.look_at_evaluator()
             self.ship()
             self.flush()
             self.send_files()

@@ -89,6 +89,8 @@ class Timeouts(NamedTuple):
     """Between the first signal and SIGKILL while the gang is whole."""
     failure_grace: float = 2.0
     """The same once a member of the gang is gone: nobody can save any more."""
+    evaluator: float = 60.0
+    """What an evaluator gets to see the last checkpoint once the training is done; 0: nothing."""
     lease: float = LEASE
     """An agent that does not hear from the launcher for this long stops its workers."""
 

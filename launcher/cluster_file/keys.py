@@ -107,6 +107,7 @@ ROOT = Record(
                 "stall": STALL,
                 "grace": Duration(),
                 "failure_grace": Duration(),
+                "evaluator": Duration(),
                 "lease": Duration(zero=False),
             },
             "{start: 120s, grace: 30s}",

@@ -40,7 +40,7 @@ def cluster(tmp_path: Path) -> Callable[..., tuple[str, str]]:
     """Write a cluster file of one local host; return the options that name it."""
 
     def write(workers: int = 2, timeouts: Mapping[str, str] | None = None, **keys: Any) -> tuple[str, str]:
-        top = {key: keys.pop(key) for key in ("name", "command", "restart", "collect") if key in keys}
+        top = {key: keys.pop(key) for key in ("name", "command", "per_task", "restart", "collect") if key in keys}
         work = {} if "tasks" in keys else {"workers": workers}
         return cluster_file(tmp_path, [{"host": "localhost", **work, **keys}], timeouts, top)
 

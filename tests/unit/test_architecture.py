@@ -40,7 +40,7 @@ LAUNCHER = """
     options
     host_contexts missing_program
     supervisor
-    lone_workers
+    lone_workers endings
     hosts dry_run failure.interrupted failure.report failure.restart_policy python_choice
     run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
     failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
@@ -63,7 +63,7 @@ LAUNCHER = """
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput
-    agent.watching
+    agent.watching agent.evaluator
     agent.workers agent.ports agent.reach agent.files agent.receiving
     agent.comparing agent.placing agent.rest
     agent.framing agent.processes agent.facts agent.support agent.received

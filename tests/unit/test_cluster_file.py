@@ -56,7 +56,7 @@ ssh: {config: ~/.ssh/config, connect_timeout: 500ms, options: ["-J", bastion]}
 command: [python, train.py, --epochs, 3]
 restart: {max_restarts: 3, backoff: 2s}
 sync: {from: .., exclude: ["*.ckpt", data/], gitignore: false}
-timeouts: {start: 60, stall: 10m, grace: 1.5s, failure_grace: 0, lease: 1h}
+timeouts: {start: 60, stall: 10m, grace: 1.5s, failure_grace: 0, evaluator: 10m, lease: 1h}
 collect: [checkpoints, export/1]
 collect_interval: 5m
 """
@@ -100,7 +100,7 @@ def test_every_key_is_read(read: Read, tmp_path: Path) -> None:
         ),
         command=("python", "train.py", "--epochs", "3"),
         restart=RestartLimits(3, 2.0),
-        timeouts=Timeouts(60.0, 600.0, 1.5, 0.0, 3600.0),
+        timeouts=Timeouts(60.0, 600.0, 1.5, 0.0, 600.0, 3600.0),
         collect=("checkpoints", "export/1"),
         sync=Sync(tmp_path.parent, ("*.ckpt", "data/"), gitignore=False),
         collect_interval=300.0,

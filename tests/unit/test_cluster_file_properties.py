@@ -58,7 +58,7 @@ ANY_FILE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "command": WORDS.filter(bool),
         "restart": st.fixed_dictionaries({}, optional={"max_restarts": st.integers(0, 9), "backoff": SECONDS}),
         "timeouts": st.fixed_dictionaries(
-            {}, optional=dict.fromkeys(["start", "stall", "grace", "failure_grace", "lease"], SECONDS)
+            {}, optional=dict.fromkeys(["start", "stall", "grace", "failure_grace", "evaluator", "lease"], SECONDS)
         ),
         "collect": st.lists(NAME, max_size=3, unique=True),
         "collect_interval": SECONDS,

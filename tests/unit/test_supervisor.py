@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import Empty
 
-import pytest
-
 from launcher import events
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import RestartLimits, Timeouts
@@ -44,6 +42,7 @@ class Script:
     now: float = 0.0
     told: list[tuple[float, Stop]] = field(default_factory=list)
     again: list[tuple[float, Task]] = field(default_factory=list)
+    awaited: list[tuple[float, Task]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     beats: int = 0
     silent: bool = False
@@ -65,6 +64,9 @@ class Script:
 
     def start_again(self, plan: TaskPlan) -> None:
         self.again.append((round(self.now, 3), plan.task))
+
+    def await_evaluator(self, plan: TaskPlan) -> None:
+        self.awaited.append((round(self.now, 3), plan.task))
 
     def stop(self, signal: int, grace: float) -> None:
         self.told.append((round(self.now, 3), Stop(signal, grace)))
@@ -373,16 +375,14 @@ def test_the_others_are_stopped_with_the_name_of_the_host_that_was_lost() -> Non
     assert script.said == ["gpu-b was lost: stopping 1 worker by SIGTERM; SIGKILL follows after 2 s"]
 
 
-@pytest.mark.parametrize("service", [PS, EVALUATOR])
-def test_a_service_is_stopped_once_all_workers_are_done(service: Task) -> None:
-    plan = plan_of(W0, W1, service)
+def test_a_parameter_server_is_stopped_once_all_workers_are_done() -> None:
     result, script = replay(
-        plan,
-        *(started(task) for task in (W0, W1, service)),
+        plan_of(W0, W1, PS),
+        *(started(task) for task in (W0, W1, PS)),
         exited(5, W0),
         exited(6, W1),
-        exited(6.1, service, None, 15),
-        *emptied(6.1, W0, W1, service),
+        exited(6.1, PS, None, 15),
+        *emptied(6.1, W0, W1, PS),
     )
     assert result.succeeded
     assert script.told[0] == (6, Stop(signal.SIGTERM, 2))
@@ -604,6 +604,122 @@ def test_workers_without_a_chief_live_and_die_together() -> None:
     assert cause_of(result) == (W1, Kind.KILLED)
 
 
+WITH_EVALUATOR = plan_of(CHIEF, W0, W1, PS, EVALUATOR)
+ALL_WORK = (*ALL_SERVE, started(EVALUATOR))
+ITS_TURN = "the training is done; evaluator 0 has 60 s for the last checkpoint (timeouts.evaluator)"
+
+
+def ends_all(at: float, *tasks: Task) -> list[tuple[float, events.Event]]:
+    return [*all_stopped(at, *tasks), (at, events.LogEnded("localhost", EVALUATOR))]
+
+
+def test_an_evaluator_has_until_it_has_seen_the_last_checkpoint() -> None:
+    result, script = replay(
+        WITH_EVALUATOR,
+        *ALL_WORK,
+        exited(5, CHIEF),
+        (12, events.EvaluatorDone("localhost", EVALUATOR)),
+        *ends_all(12.1, W0, W1, PS, EVALUATOR),
+    )
+    assert result.succeeded
+    assert script.awaited == [(5, EVALUATOR)]
+    assert script.told[0] == (12, Stop(signal.SIGTERM, 2))
+    assert script.said == [ITS_TURN]
+
+
+def test_an_evaluator_that_ends_by_itself_ends_the_run() -> None:
+    result, script = replay(
+        WITH_EVALUATOR, *ALL_WORK, exited(5, CHIEF), exited(9, EVALUATOR), *ends_all(9.1, W0, W1, PS)
+    )
+    assert result.succeeded
+    assert script.told[0] == (9, Stop(signal.SIGTERM, 2))
+
+
+def test_an_evaluator_that_ended_before_the_training_is_not_waited_for() -> None:
+    result, script = replay(
+        WITH_EVALUATOR, *ALL_WORK, exited(4, EVALUATOR), exited(5, CHIEF), *ends_all(5.1, W0, W1, PS)
+    )
+    assert result.succeeded
+    assert (script.said, script.awaited) == ([], [])
+
+
+def test_an_evaluator_that_is_never_done_is_stopped_in_the_end() -> None:
+    result, script = replay(WITH_EVALUATOR, *ALL_WORK, exited(5, CHIEF), *ends_all(65.1, W0, W1, PS, EVALUATOR))
+    assert result.succeeded
+    assert script.told[0] == (65, Stop(signal.SIGTERM, 2))
+    assert (
+        script.said[-1]
+        == "the evaluator was not done with the last checkpoint after 60 s (timeouts.evaluator): stopped"
+    )
+
+
+def test_what_ends_while_the_evaluator_is_waited_for_is_no_failure() -> None:
+    result, script = replay(
+        WITH_EVALUATOR,
+        *ALL_WORK,
+        exited(5, CHIEF),
+        exited(6, W1, None, 9),
+        exited(7, PS, 1, tail=OWN),
+        (12, events.EvaluatorDone("localhost", EVALUATOR)),
+        *ends_all(12.1, W0, EVALUATOR),
+        max_restarts=3,
+    )
+    assert result.succeeded
+    assert (script.said, script.again) == ([ITS_TURN], [])
+
+
+def test_a_stall_is_not_looked_for_while_the_evaluator_is_waited_for() -> None:
+    result, _ = replay(
+        plan_of(CHIEF, EVALUATOR),
+        started(CHIEF),
+        started(EVALUATOR),
+        (5, events.ProgressMade("localhost", CHIEF, b"{}")),
+        exited(95, CHIEF),
+        (130, events.EvaluatorDone("localhost", EVALUATOR)),
+        exited(130.1, EVALUATOR, None, 15),
+        *emptied(130.1, CHIEF, EVALUATOR),
+    )
+    assert result.succeeded
+
+
+def test_a_host_that_is_lost_with_the_evaluator_ends_the_wait() -> None:
+    result, script = replay(WITH_EVALUATOR, *ALL_WORK, exited(5, CHIEF), (6, events.HostLost("localhost", "link cut")))
+    assert script.told[0] == (6, Stop(signal.SIGTERM, 2))
+    assert cause_of(result) == (None, Kind.HOST_LOST)
+    assert result.training_done
+
+
+def test_an_interrupt_ends_the_wait_for_the_evaluator() -> None:
+    result, script = replay(
+        WITH_EVALUATOR, *ALL_WORK, exited(5, CHIEF), interrupted(6), *ends_all(6.1, W0, W1, PS, EVALUATOR)
+    )
+    assert result.interrupted == signal.SIGINT
+    assert script.told[0] == (6, Stop(signal.SIGINT, 2))
+
+
+def test_an_evaluator_that_fails_leaves_the_training_alone_and_fails_the_run() -> None:
+    result, script = replay(
+        WITH_EVALUATOR,
+        *ALL_WORK,
+        exited(3, EVALUATOR, 1, tail=OWN),
+        exited(50, CHIEF),
+        *ends_all(50.1, W0, W1, PS),
+    )
+    assert script.told[0] == (50, Stop(signal.SIGTERM, 2))
+    assert (result.succeeded, result.training_done) == (False, True)
+    assert cause_of(result) == (EVALUATOR, Kind.CRASHED)
+    assert script.said == [
+        "evaluator 0 on localhost failed (exit code 1): ValueError: bad label (/home/user/train.py:9)\n"
+        "  the training goes on without it; the run will end with exit code 1"
+    ]
+
+
+def test_a_chief_that_obeys_the_stop_of_a_failed_gang_has_not_done_the_training() -> None:
+    result, _ = replay(COORDINATED, *ALL_SERVE, exited(5, PS, None, 9), exited(5.2, CHIEF), *all_stopped(5.3, W0, W1))
+    assert not result.succeeded
+    assert not result.training_done
+
+
 def test_a_service_that_fails_while_training_goes_on_fails_the_run() -> None:
     plan = plan_of(W0, PS)
     result, script = replay(
@@ -697,7 +813,7 @@ def test_nobody_waits_for_the_server_of_an_evaluator() -> None:
         started(EVALUATOR),
         listening(CHIEF, 1),
         exited(5000, CHIEF),
-        exited(5000.1, EVALUATOR, None, signal.SIGTERM),
+        exited(5000.1, EVALUATOR),
         *emptied(5000.2, CHIEF, EVALUATOR),
     )
 
