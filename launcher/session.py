@@ -282,6 +282,8 @@ class Session:
                 self._console.say(event.line)
             case events.LogEnded():
                 self._console.end(event.task)
+            case events.Interrupted() | events.StopRequested():
+                self._console.interrupt()
             case events.TaskStarted() if self._unwritten is not None:
                 plan, self._unwritten = self._unwritten, None
                 self._write_down(plan)

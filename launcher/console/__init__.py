@@ -73,6 +73,10 @@ class Console:
         """Show the next raw bytes of a task's log."""
         self._out.soon(partial(self._write, task, data))
 
+    def interrupt(self) -> None:
+        """The user has stopped the attempt: tracebacks of the interrupt itself are not shown."""
+        self._out.soon(self._interrupt)
+
     def end(self, task: Task) -> None:
         """The task's log has ended: its last line is shown even without a newline."""
         self._out.soon(partial(self._end, task))
@@ -118,6 +122,10 @@ class Console:
                 where = f"the logs in {self._log_directory} have them"
                 self.say(f"TensorFlow's start-up notices are left out here; {where}")
         self._acknowledge(task, len(data))
+
+    def _interrupt(self) -> None:
+        if self._text is not None:
+            self._text.interrupt()
 
     def _end(self, task: Task) -> None:
         if self._text is not None:

@@ -35,6 +35,12 @@ class AttemptText:
             for n, task in enumerate(tasks)
         }
 
+    def interrupt(self) -> None:
+        """The user has stopped the attempt: what only this makes the workers print is left out, unless all is shown."""
+        if self._folding is not None:
+            for text in self._texts.values():
+                text.interrupt()
+
     def feed(self, task: Task, data: bytes, now: float) -> Iterable[bytes]:
         """Take the next bytes of a worker's log; yield what they make visible."""
         text = self._texts.get(task)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from launcher.console.lines import LineSplitter
 from launcher.console.startup_noise import NoiseReader
 from launcher.console.terminal import DIM
+
+if TYPE_CHECKING:
+    from launcher.console.interruption import InterruptionReader  # few runs are interrupted
 
 BAR_INTERVAL = 5.0
 """Seconds. A progress bar shows its last state when its line ends, and before that its newest state this often."""
@@ -19,20 +24,30 @@ class WorkerText:
         self._dim_noise = dim_noise
         self._splitter = LineSplitter()
         self._noise = NoiseReader()
+        self._interruption: InterruptionReader | None = None
         self._bar_due: float | None = None
         self.left_out_noise = False
         """Start-up notices were there, and are not among the lines."""
+
+    def interrupt(self) -> None:
+        """From now on, leave out what the user's interrupt brings about."""
+        from launcher.console.interruption import InterruptionReader
+
+        self._interruption = self._interruption or InterruptionReader()
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes of the log; return the whole lines that they make visible."""
         lines = self._splitter.feed(data)
         if lines:
             self._bar_due = None
-        return self._visible(lines)
+        return self._visible(lines if self._interruption is None else self._interruption.shown(lines))
 
     def flush(self) -> bytes:
         """Return what is left when the log has ended: a last line that had no newline gets one."""
-        return self._visible(self._splitter.flush())
+        lines = self._splitter.flush()
+        if self._interruption is not None:
+            lines = self._interruption.shown(lines) + self._interruption.rest()
+        return self._visible(lines)
 
     def due_bar(self, now: float) -> bytes:
         """The state of a progress bar that has gone on for a while, as a line; empty: there is none, or not yet."""

@@ -201,13 +201,18 @@ def at_terminal(environment: dict[str, str], tmp_path: Path, *arguments: str) ->
     return pexpect.spawn(sys.executable, argv, env=environment, cwd=str(tmp_path), encoding="utf-8", timeout=PATIENCE)
 
 
+def await_lines(tmp_path: Path, line: str) -> None:
+    """Return once each worker has printed it; at the terminal the same line of both may be shown once."""
+    logs = [tmp_path / "runs" / "latest" / "attempt-0" / f"worker-{n}.log" for n in (0, 1)]
+    await_true(lambda: all(log.exists() and line in log.read_text() for log in logs), f"{line} of both workers")
+
+
 def test_ctrl_c_at_a_terminal_reaches_each_worker_once(
     environment: dict[str, str], tmp_path: Path, cluster: Cluster
 ) -> None:
     options = cluster(timeouts={"failure_grace": "10s"})
     with at_terminal(environment, tmp_path, *options, *program("stay", "save")) as terminal:
-        for _ in range(2):
-            terminal.expect("ready")
+        await_lines(tmp_path, "ready")
         terminal.sendintr()
         terminal.expect("Ctrl-C again kills at once")
         terminal.expect(pexpect.EOF)
@@ -224,11 +229,9 @@ def test_ctrl_c_twice_at_a_terminal_kills_at_once(
 ) -> None:
     options = cluster(timeouts={"grace": "10m"})
     with at_terminal(environment, tmp_path, *options, *program("stay", "ignore")) as terminal:
-        for expected in ("ready", "ready"):
-            terminal.expect(expected)
+        await_lines(tmp_path, "ready")
         terminal.sendintr()
-        for _ in range(2):
-            terminal.expect("got SIGINT")
+        await_lines(tmp_path, "got SIGINT")
         terminal.sendintr()
         terminal.expect("SIGINT again: killing 2 workers")
         terminal.expect(pexpect.EOF)
@@ -303,3 +306,5 @@ def test_each_worker_is_said_to_have_been_where_the_interrupt_found_it(launch: S
     assert started.wait() == 130
     for worker in ("worker 0", "worker 1"):
         assert f"{worker} was at train.py:3" in started.stderr
+    assert b"KeyboardInterrupt" in started.log("worker-0")
+    assert started.stdout.split() == ["[workers", "0-1]", "ready"]

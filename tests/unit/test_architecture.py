@@ -50,14 +50,14 @@ LAUNCHER = """
     child
     cluster_file cluster_file.places
     cluster_file.keys
-    cluster_file.checks
-    cluster_file.value_structures
-    cluster_file.value_kinds
+    cluster_file.checks console.attempt_text
+    cluster_file.value_structures console.bars
+    cluster_file.value_kinds console.worker_text
     cluster_file.yaml_nodes console.interruption
     cluster_file.file_text events placeholders failure.collateral failure.traceback_text sync.complaints
-    run_directory.whole_files run_directory.state console.attempt_text
-    console.bars task_names
-    console.folding console.worker_text
+    run_directory.whole_files run_directory.state
+    task_names
+    console.folding
     called_as cluster errors failure.excerpt redaction transport wording
     console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
     examiner.pair
