@@ -130,6 +130,10 @@ class HostConnection:
         """Do a step of bringing files here (`launcher.agent.files`). Answers: `FileNews`."""
         self._send({"do": "files", "step": step, **fields})
 
+    def deliver(self, step: str, body: bytes = b"", **fields: Any) -> None:
+        """Do a step of bringing files to the host (`launcher.agent.deliveries`). Answers: `FileNews`."""
+        self._send({"do": "delivery", "step": step, **fields}, body)
+
     def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
         frame = encode(head, body)
         with self._lock:

@@ -202,6 +202,10 @@ class Hosts:
         """Do a step of bringing files here from a host; the answers are `FileNews`."""
         self._connections[host].ask_about_files(step, **fields)
 
+    def deliver(self, host: str, step: str, body: bytes = b"", **fields: object) -> None:
+        """Do a step of bringing files to a host; the answers are `FileNews`."""
+        self._connections[host].deliver(step, body, **fields)
+
     def acknowledge(self, host: str, task: Task, count: int) -> None:
         """A piece of a task's log is dealt with; as much more may come."""
         self._connections[host].acknowledge(task, count)

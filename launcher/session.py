@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from launcher import events
 from launcher.called_as import launch_command
-from launcher.cluster import Task
+from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
-from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
 from launcher.failure import Ending, Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
@@ -52,6 +52,8 @@ DRAIN_LOOK = 0.1
 """Seconds between two looks for a Ctrl-C while a slow console catches up."""
 STEP_PATIENCE = 5.0
 """Seconds that a chief on another host gets to tell how far its checkpoints have come, before a restart is decided."""
+AWAY_LOOK = 2.0
+"""Seconds between two tries to connect to a host that was lost."""
 GIVING_UP = 1.0
 """Seconds that gathering gets to break off."""
 
@@ -144,7 +146,7 @@ class Session:
         raise AssertionError("unreachable")
 
     def _attempt(self, attempt: int, restarts_used: int) -> AttemptResult:
-        spec = self._hosts.prepare(self._file.timeouts.start, self._observe)
+        spec = self._prepared(is_again=attempt > self._first_attempt)
         self._sync.finish(self._observe)
         fix_keras = not self._request.no_keras_fix
         contexts = host_contexts(self._file, self._directory.path, self._hosts.facts, fix_keras=fix_keras)
@@ -156,6 +158,8 @@ class Session:
         self._unwritten = plan
         self._interpreters = {each.task: each.interpreter for each in plan.tasks}
         self._run_hosts = run_hosts(self._file, contexts)
+        if attempt:
+            self._bring_newest_checkpoint()
         self._directory.make_attempt(attempt)
         remote = [host for host in self._file.hosts if not host.is_local]
         self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
@@ -185,6 +189,28 @@ class Session:
         return classify(
             ending, None if isinstance(event, events.HostLost | events.Stalled) else self._interpreters[event.task]
         )
+
+    def _prepared(self, *, is_again: bool) -> ClusterSpec:
+        """The hosts are ready. Before a restart a lost one has `timeouts.start` to come back: it may be rebooting.
+
+        Raises:
+            HostError: a host cannot be used.
+            StopRequestedError: the user would not wait.
+        """
+        until = time.monotonic() + self._file.timeouts.start
+        said = False
+        while True:
+            try:
+                return self._hosts.prepare(until - time.monotonic(), self._observe)
+            except HostError as error:
+                away = any(self._hosts.is_lost(host.name) for host in self._file.hosts)
+                if not (is_again and away) or time.monotonic() + AWAY_LOOK >= until:
+                    raise
+                if not said:
+                    self._complain(f"{error}\nthis is tried again for {self._file.timeouts.start:g} s (timeouts.start)")
+                said = True
+            for _ in self._attended(AWAY_LOOK):
+                pass
 
     def _await_restart(self, restart: int, cause: Failure | None, delay: float) -> None:
         """Say what happened, and let the backoff pass.
@@ -229,10 +255,31 @@ class Session:
                 raise StopRequestedError(event.signal)
             yield event
 
-    def _begin_gathering(self) -> None:
-        """Once the first worker runs, as above; a run of this machine alone has nothing to gather."""
-        if all(host.is_local for host in self._file.hosts):
+    def _bring_newest_checkpoint(self) -> None:
+        """To every host that lacks it, so that all workers start from the same one.
+
+        Raises:
+            HostError: a host does not take it.
+            StopRequestedError: the user would not wait.
+        """
+        gathering = self._begin_gathering()
+        if gathering is None:
             return
+        from launcher.restoring import Restoring
+
+        restoring = Restoring(self._directory, self._run_hosts, gathering, self._hosts.deliver, self._console.say)
+        try:
+            for errands in restoring.phases():
+                for _ in self._attended(math.inf, lambda asked=errands: all(each.is_over for each in asked)):  # type: ignore[misc]
+                    pass
+        except StopRequestedError:
+            gathering.break_off_errands()
+            raise
+
+    def _begin_gathering(self) -> Gathering | None:
+        """Once the first worker runs, or before another attempt; None: this machine is all there is."""
+        if all(host.is_local for host in self._file.hosts):
+            return None
         if self._gathering is None:
             from launcher.gathering import Gathering
 
@@ -245,6 +292,7 @@ class Session:
                 interval=self._file.collect_interval,
             )
         self._gathering.begin(self._run_hosts, self._hosts.is_lost)
+        return self._gathering
 
     def _gathered(self, result: RunResult) -> RunResult:
         """Bring what the hosts have. A further Ctrl-C leaves it there."""

@@ -143,7 +143,8 @@ def check_agreement(rows: list[list[int]], place: Place, directory: Path) -> Non
     steps = ", ".join(f"{number}: {row[1] or 'no checkpoint'}" for number, row in enumerate(rows))
     raise TrainingError(
         f"the workers do not find the same checkpoint (step found by replica {steps}); {place} looked in {directory}. "
-        "Put the output directory on a disk that all hosts share, or copy the chief's checkpoints to every host"
+        "`launch` brings the chief's newest checkpoint to all hosts where it lies below LAUNCH_OUTPUT_DIR; for another "
+        "--output-dir use a disk that all hosts share, or copy it to every host"
     )
 
 

@@ -20,6 +20,7 @@ if False:  # names for type checkers only: typing costs start-up time
     import socket
     from typing import Any
 
+    from launcher.agent.deliveries import Deliveries
     from launcher.agent.evaluator import EvaluatorWatch
     from launcher.agent.files import Files
     from launcher.agent.receiving import Receiving
@@ -56,6 +57,7 @@ class Agent:
         self.look_for_listeners_at = 0.0
         self.files: Files | None = None
         self.evaluator: EvaluatorWatch | None = None
+        self.deliveries: Deliveries | None = None
         self.outgoing: list[memoryview] = []
         self.outgoing_bytes = 0
         self.connected = True
@@ -241,6 +243,14 @@ class Agent:
             self.files = Files(self.tell)
         getattr(self.files, step)(**fields)
 
+    def do_delivery(self, step: str, **fields: Any) -> None:
+        """Do a step of bringing files to this host for the next attempt."""
+        if self.deliveries is None:
+            from launcher.agent.deliveries import Deliveries
+
+            self.deliveries = Deliveries(self.tell)
+        getattr(self.deliveries, step)(**fields)
+
     def abandon(self, reason: str) -> None:
         """Nobody will say what to do any more: stop everything, and end. The reason stands on stderr."""
         if self.connected:
@@ -251,6 +261,8 @@ class Agent:
                 self.receiving.close()
             if self.files is not None:
                 self.files.forget()
+            if self.deliveries is not None:
+                self.deliveries.close()
             self.do_stop(signal.SIGTERM, ORPHAN_GRACE)
 
     # ---- what happens on this host

@@ -119,4 +119,6 @@ def _cannot_run(cause: Failure) -> bool:
 
 
 def _same(before: Failure | None, now: Failure | None) -> bool:
-    return now.same_as(before) if before is not None and now is not None else before is now
+    if before is None or now is None:
+        return before is now
+    return now.same_as(before) and (now.kind is not Kind.HOST_LOST or now.host == before.host)

@@ -16,7 +16,7 @@ from typing import Protocol
 from launcher.agent.files import EVERYTHING
 from launcher.events import FileNews, HostLost
 from launcher.gathering.chief_output import ChiefOutput
-from launcher.gathering.conversation import Conversation, GivenUpError, HostAwayError
+from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.image import is_copy
@@ -78,7 +78,7 @@ class Gathering:
             names: what is gathered of the chief's output directory.
             ask: asks an agent.
             say: shows the user a line.
-            ended: called, from some thread, once nothing more will come after `finish`.
+            ended: called, from some thread, once nothing more will come after `finish`, or an errand is over.
             interval: seconds between two looks for new files while the run goes on; 0: there are none.
             still_running: whether, after `finish`, the programs go on nevertheless: another launcher has them.
         """
@@ -133,6 +133,20 @@ class Gathering:
         if chief is not None and not self._step.is_over:
             self._ask(chief.name, "list_below", number=STEP_QUESTION, root=chief.output_dir, names=[EVERYTHING])
         return self._step
+
+    def errand(self, host: str, do: Callable[[Conversation], None]) -> Errand:
+        """Have something done by the thread that talks to a host, before anything else. It has `begin`-ed."""
+        errand = Errand(do, self._ended)
+        if host in self._lost:
+            errand.end(HostAwayError("its agent has gone"))
+        else:
+            self._gatherers[host].errand(errand)
+        return errand
+
+    def break_off_errands(self) -> None:
+        """Nobody waits for them any more."""
+        for gatherer in self._gatherers.values():
+            gatherer.conversation.hear(BrokenOffError())
 
     def finish(self) -> None:
         """The run has ended: bring all that is left. `ended` is called once that is over."""

@@ -77,6 +77,16 @@ class Arrival:
         start = max(0, self.offset + offset) if offset < 0 else offset
         return os.pread(self._fd, self.offset - start, start)
 
+    def replace(self, content: bytes) -> None:
+        """Have something else than what has come, and has been verified, put in its place.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with _naming(self.place):
+            os.ftruncate(self._fd, 0)
+            write_all_at(self._fd, content, 0)
+
     def put(self, mtime_ns: int, *, durable: bool = False) -> None:
         """Put it in its place.
 

@@ -10,19 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from launcher.gathering.remote_files import RemoteFile
 
-STATE_FILE = "checkpoint"
 INDEX_END = bytes.fromhex("57fb808b247547db")
 """The magic number that ends a table (`tensorflow/core/lib/io/format.h`): an index without it is not whole yet."""
 
 _SHARD = re.compile(r"(?s)(.+)\.data-(\d{5,})-of-(\d{5,})")
 _INDEX = re.compile(r"(?s)(.+)\.index")
-_NEWEST = re.compile(rb'^\s*model_checkpoint_path\s*:\s*"((?:[^"\\\n]|\\.)*)"', re.MULTILINE)
-_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)")
-_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +76,3 @@ def _checkpoint(prefix: str, index: RemoteFile | None, counts: dict[int, dict[in
     count = max(counts, key=lambda count: max(file.mtime_ns for file in counts[count].values()))
     found = {number: file for number, file in counts[count].items() if number < count}
     return Checkpoint(prefix, index, tuple(found[number] for number in sorted(found)), count - len(found))
-
-
-def newest_named(state: bytes, directory: str, root: str) -> str | None:
-    """The prefix of the newest checkpoint in the text of a `checkpoint` file, as a path below `root`.
-
-    Args:
-        state: the file's content.
-        directory: where it lies below `root`; a relative name in it starts there.
-        root: the output directory on the host; an absolute name in the file may lead there.
-
-    Returns:
-        None: it names none, or one that lies elsewhere.
-    """
-    found = _NEWEST.search(state)
-    if found is None:
-        return None
-    named = PurePosixPath(_ESCAPE.sub(_unescaped, found[1]).decode("utf-8", "surrogateescape"))
-    if not named.is_absolute():
-        named = PurePosixPath(root, directory, named)
-    return str(named.relative_to(root)) if named.is_relative_to(root) and ".." not in named.parts else None
-
-
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    code = found[1]
-    return bytes([int(code, 8) & 0xFF]) if code.isdigit() else _ESCAPED.get(code, code)

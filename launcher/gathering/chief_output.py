@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from launcher.agent.files import EVERYTHING
-from launcher.gathering.checkpoints import INDEX_END, STATE_FILE, newest_named, prefix_of
+from launcher.gathering.arrival import Arrival
+from launcher.gathering.checkpoints import INDEX_END, prefix_of
 from launcher.gathering.conversation import Conversation, Fetched, Wanted
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import DISK_FULL, Image, NoRoomError
 from launcher.gathering.record import opened
-from launcher.gathering.remote_files import Listing
+from launcher.gathering.remote_files import Listing, RemoteFile
 from launcher.gathering.report import gathered_line, under_way_line
-from launcher.gathering.selection import Batch, grows, outdated, select
+from launcher.gathering.selection import Batch, Selection, grows, outdated, select
+from launcher.gathering.state_file import STATE_FILE, newest_named
 from launcher.gathering.under_way import UnderWay
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
+from launcher.run_directory.whole_files import shown
 
 LONG, VERY_LONG = 1 << 27, 1 << 30
 """Bytes that take a while: whoever waits for them is told. While the run goes on nobody waits."""
@@ -53,24 +58,67 @@ class ChiefOutput:
         """
         with opened(self._directory.gathered_file) as record:
             listing = conversation.list(self._host.output_dir, [EVERYTHING] if final else self._names)
-            image = Image(self._directory.chief, self._directory.parts, record)
+            image = Image(self._directory.chief, self._directory.parts, record, self._host.output_dir)
             image.adopt(listing.files.values())
             selection = select(listing, image.is_here, record.entries, self._names, final=final)
             gathered = Gathered(left=dict(selection.waiting), stays=selection.stays)
             look = _Look(self._host.output_dir, listing, image, gathered)
             with _leaving_no_parts_on_a_full_disk(image):
-                batches = list(look.possible(selection.wanted))
-                size = sum(batch.size for batch in batches)
-                if size >= (LONG if final else VERY_LONG):
-                    self._say(under_way_line(self._host.name, size))
-                under_way = UnderWay(f"from {self._host.name}", size, self._say)
-                for batch in look.bring(batches, conversation, under_way.moved if final else None):
+                for batch in self._arriving(look, selection, conversation, LONG if final else VERY_LONG):
                     if not final and batch.is_noteworthy:
                         self._say(gathered_line(batch))
                 for path in list(outdated(listing, image.is_here, record.entries)):
                     image.remove(path)
             image.sweep(keep=() if final else listing.files)
         return look.gathered
+
+    def bring(self, conversation: Conversation, paths: Collection[str]) -> None:
+        """Bring just these files, so that they can be given to other hosts. Nothing runs on the host any more.
+
+        Raises:
+            NotBroughtError: one of them cannot be taken.
+            HostAwayError, GivenUpError, InUseError, NoRoomError, OSError: as `gather`.
+        """
+        with opened(self._directory.gathered_file) as record:
+            listing = conversation.list(self._host.output_dir, [EVERYTHING])
+            listing.left, listing.files = {}, {path: file for path, file in listing.files.items() if path in paths}
+            image = Image(self._directory.chief, self._directory.parts, record, self._host.output_dir)
+            image.adopt(listing.files.values())
+            selection = select(listing, image.is_here, record.entries, final=True)
+            look = _Look(self._host.output_dir, listing, image, Gathered(left=dict(selection.waiting)))
+            with _leaving_no_parts_on_a_full_disk(image):
+                for _ in self._arriving(look, selection, conversation, LONG):
+                    pass
+        for name, why in look.gathered.left.items():
+            raise NotBroughtError(f"{shown(Path(name))}: {why}")
+
+    def _arriving(self, look: _Look, selection: Selection, conversation: Conversation, long: int) -> Iterator[Batch]:
+        """Each batch that is in place. Where `long` bytes and more are to come, the user is told how far they are."""
+        batches = list(look.possible(selection.wanted))
+        size = sum(batch.size for batch in batches)
+        if size < long:
+            yield from look.bring(batches, conversation, None)
+            return
+        self._say(under_way_line(self._host.name, size))
+        yield from look.bring(batches, conversation, UnderWay(f"from {self._host.name}", size, self._say).moved)
+
+    def read(self, conversation: Conversation, files: Iterable[RemoteFile], into: dict[str, bytes]) -> None:
+        """Read small files, and put nothing in place. `into`: path -> content.
+
+        Raises:
+            HostAwayError, GivenUpError, OSError: as `gather`.
+        """
+        parts = (self._directory.parts / f"read-{number}" for number in itertools.count())
+        wanted = [Wanted(file, partial(Arrival, part, part)) for file, part in zip(files, parts, strict=False)]
+        with contextlib.closing(conversation.fetch(self._host.output_dir, wanted)) as arriving:
+            for each in arriving:
+                if each.failure is None:
+                    into[each.file.path] = each.arrival.content()
+                each.arrival.discard()
+
+
+class NotBroughtError(Exception):
+    """A file that is needed here cannot be taken; the message tells which, and why."""
 
 
 @dataclass(slots=True)

@@ -26,8 +26,54 @@ class HostAwayError(Exception):
     """The agent is not there to answer; the message says why."""
 
 
+class ErrandAskedError(Exception):
+    """Something else comes first: whatever was under way is broken off for it."""
+
+    def __init__(self, errand: Errand) -> None:
+        super().__init__(errand)
+        self.errand = errand
+
+
+class BrokenOffError(Exception):
+    """Nobody wants any more what an errand was to bring; the talk itself goes on."""
+
+
 class GivenUpError(Exception):
     """The user does not want to wait any longer."""
+
+
+class Errand:
+    """Something to be done with a host, by the thread that talks to it."""
+
+    def __init__(self, do: Callable[[Conversation], None], ended: Callable[[], None]) -> None:
+        """`do`: talks to the host; `ended`: called, from some thread, once it is over."""
+        self.is_over = False
+        self.trouble: Exception | None = None
+        """Why it could not be done."""
+        self._do = do
+        self._ended = ended
+
+    def run(self, conversation: Conversation) -> None:
+        """Do it.
+
+        Raises:
+            HostAwayError, GivenUpError: nobody answers any more.
+        """
+        trouble: Exception | None = None
+        try:
+            self._do(conversation)
+        except Exception as error:
+            trouble = error
+            if isinstance(error, HostAwayError | GivenUpError):
+                raise
+        finally:
+            self.end(trouble)
+
+    def end(self, trouble: Exception | None) -> None:
+        """It is over, and nothing went wrong; or it will never be done."""
+        if not self.is_over:
+            self.trouble, self.is_over = trouble, True
+            self._ended()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +118,14 @@ class Conversation:
         """Let `pause` end."""
         self._heard.put(None)
 
+    def left_unheard(self) -> list[FileNews | Exception | None]:
+        """What nobody will hear any more."""
+        left = []
+        with contextlib.suppress(Empty):
+            while True:
+                left.append(self._heard.get_nowait())
+        return left
+
     # ---- for the one that asks
     def pause(self, seconds: float | None) -> None:
         """Wait (None: without end) until the time is over or somebody calls `wake`.
@@ -93,7 +147,7 @@ class Conversation:
         number = next(self._numbers)
         self._ask("list_below", number=number, root=root, names=list(names))
         listing = Listing()
-        while (news := self._answer(number)).kind == "listed":
+        while (news := self.answer(number)).kind == "listed":
             listing.take(news.told, names)
         listing.clock_ns = news.told["clock_ns"]
         return listing
@@ -136,7 +190,7 @@ class Conversation:
 
     def _receive(self, number: int, file: RemoteFile, arrival: Arrival, moved: Callable[[int], None]) -> Fetched:
         received = 0
-        while (news := self._answer(number)).kind == "piece":
+        while (news := self.answer(number)).kind == "piece":
             arrival.take(news.told["offset"], news.data)
             received += len(news.data)
             moved(len(news.data))
@@ -147,8 +201,16 @@ class Conversation:
             return Fetched(file, arrival, received, failure="what came of it is not what was sent")
         return Fetched(file, arrival, received, told["mtime_ns"], told["unchanged"])
 
-    def _answer(self, number: int) -> FileNews:
-        """The next word about what was asked last; whatever else comes is about something that nobody waits for."""
+    def new_number(self) -> int:
+        """For a question that is asked by other means; `answer` waits for its answers."""
+        return next(self._numbers)
+
+    def answer(self, number: int) -> FileNews:
+        """The next word about what was asked last; whatever else comes is about something that nobody waits for.
+
+        Raises:
+            HostAwayError, GivenUpError: no answer will come.
+        """
         while True:
             news = self._take(self._heard.get())
             if news is not None and news.told["number"] == number:

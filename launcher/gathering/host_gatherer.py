@@ -6,7 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 
 from launcher.gathering.chief_output import ChiefOutput
-from launcher.gathering.conversation import Conversation, GivenUpError, HostAwayError
+from launcher.gathering.conversation import (
+    BrokenOffError,
+    Conversation,
+    Errand,
+    ErrandAskedError,
+    GivenUpError,
+    HostAwayError,
+)
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import NoRoomError
 from launcher.gathering.other_output import OtherOutput
@@ -56,6 +63,8 @@ class HostGatherer:
         self._complain = complain
         self._ended = ended
         self._finishing = threading.Event()
+        self._is_over = threading.Event()
+        """Nobody talks to the host any more."""
         self._thread = threading.Thread(target=self._run, name=f"files of {host}", daemon=True)
 
     def start(self) -> None:
@@ -67,6 +76,17 @@ class HostGatherer:
         self._finishing.set()
         self.conversation.wake()
 
+    def errand(self, errand: Errand) -> None:
+        """Do this before anything else; a look that is under way is broken off, and goes on at that byte later."""
+        self.conversation.hear(ErrandAskedError(errand))
+        if self._is_over.is_set():
+            self._drop_errands()
+
+    def _drop_errands(self) -> None:
+        for left in self.conversation.left_unheard():
+            if isinstance(left, ErrandAskedError):
+                left.errand.end(self.trouble)
+
     def _run(self) -> None:
         try:
             self._look_now_and_then()
@@ -76,17 +96,22 @@ class HostGatherer:
         except UNREADABLE as error:
             self.trouble = HostAwayError(f"its agent sent something unreadable: {error!r}")
         finally:
+            self._is_over.set()
+            self._drop_errands()
             self._ended(self)
 
     def _look_now_and_then(self) -> None:
         said: type[Exception] | None = None  # each kind of trouble once, until it is over
         while not self._finishing.is_set():
-            self.conversation.pause(self._interval or None)
-            if self._finishing.is_set():
-                continue
             try:
-                self._output.gather(self.conversation, final=False)
+                self.conversation.pause(self._interval or None)
+                if not self._finishing.is_set():
+                    self._output.gather(self.conversation, final=False)
                 said = None
+            except ErrandAskedError as asked:
+                asked.errand.run(self.conversation)
+            except BrokenOffError:
+                continue  # the errand had just ended
             except (InUseError, NoRoomError, OSError) as trouble:
                 if type(trouble) is not said:
                     self._complain(trouble)

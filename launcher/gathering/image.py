@@ -17,6 +17,7 @@ from launcher.gathering.conversation import Fetched
 from launcher.gathering.record import Entry, Record
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch, grows
+from launcher.gathering.state_file import STATE_FILE, portable
 from launcher.run_directory.whole_files import relative, shown
 from launcher.wording import exact_size
 
@@ -41,14 +42,16 @@ def is_copy(directory: Path, file: RemoteFile) -> bool:
 class Image:
     """What is here of the chief's files. Nothing that was not put here by us is ever changed."""
 
-    def __init__(self, path: Path, parts: Path, record: Record) -> None:
+    def __init__(self, path: Path, parts: Path, record: Record, root: str) -> None:
         """Nothing is made yet.
 
         Args:
             path: the image.
             parts: a directory on the same file system for files that are not whole yet.
             record: what was put into the image.
+            root: the output directory on its host.
         """
+        self._root = root
         self._path = path
         self._parts = parts
         self._record = record
@@ -59,7 +62,7 @@ class Image:
         if entry is None or (entry.size, entry.mtime_ns) != (file.size, file.mtime_ns):
             return False
         found = self._found(file.path)
-        return found is not None and found.st_size == file.size
+        return found is not None and (found.st_size == file.size or file.name == STATE_FILE)
 
     def adopt(self, files: Iterable[RemoteFile]) -> None:
         """Take files for ours that look like it though the record has lost them: same size, same nanosecond."""
@@ -124,6 +127,8 @@ class Image:
         """
         for each in fetched:
             self._record.put(each.file.path, Entry(each.arrival.offset, each.mtime_ns, each.arrival.sha256))
+            if each.file.name == STATE_FILE:
+                each.arrival.replace(portable(each.arrival.content(), f"{self._root}/{each.file.directory}"))
             each.arrival.put(each.mtime_ns, durable=durable)
 
     def remove(self, path: str) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from launcher.agent.files import EVERYTHING
-from launcher.gathering.checkpoints import STATE_FILE, Checkpoint, checkpoints_among, prefix_of
+from launcher.gathering.checkpoints import Checkpoint, checkpoints_among, prefix_of
 from launcher.gathering.record import Entry
 from launcher.gathering.remote_files import Listing, RemoteFile, is_below
+from launcher.gathering.state_file import STATE_FILE
 
 SETTLE = 2.0
 """Seconds without a write after which a file of a running program is taken for finished."""

@@ -90,6 +90,11 @@ class RunDirectory(NamedTuple):
         return self.path / "gathered.jsonl"
 
     @property
+    def brought_file(self) -> Path:
+        """Which files of the chief were brought to other hosts, and as of when, so that they could go on from them."""
+        return self.path / "brought.json"
+
+    @property
     def parts(self) -> Path:
         """Files that are on their way here from another host."""
         return self.path / ".gathering"

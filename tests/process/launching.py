@@ -111,8 +111,10 @@ def disk(place: Path, megabytes: int) -> Iterator[None]:
     mounted = subprocess.run(["mount", *what, place], capture_output=True, text=True)
     if mounted.returncode:
         pytest.skip(f"needs the right to mount a tmpfs, as root has it: {mounted.stderr.strip()}")
-    yield
-    subprocess.run(["umount", place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", place], check=True)
 
 
 @dataclass

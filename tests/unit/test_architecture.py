@@ -21,16 +21,19 @@ LAUNCHER = """
     run
     session
     resumption
-    gathering run_record sync.sending
+    run_record sync.sending
     run_result
-    gathering.host_gatherer gathering.newest_step
+    restoring
+    gathering restoring.delivery
+    restoring.parcels
+    gathering.host_gatherer gathering.newest_step restoring.needs restoring.brought
     gathering.chief_output gathering.other_output gathering.worker_logs
     gathering.report
     gathering.image
     gathering.gathered
     gathering.selection gathering.conversation gathering.under_way
     gathering.checkpoints gathering.record gathering.arrival
-    gathering.remote_files
+    gathering.remote_files gathering.state_file
     doctor.examine doctor.diagnosis doctor.report
     doctor.visit doctor.checks.connections doctor.checks.disks doctor.checks.gpus doctor.checks.network
     doctor.checks.ports doctor.checks.program doctor.checks.silences doctor.checks.surroundings doctor.checks.versions
@@ -63,7 +66,7 @@ LAUNCHER = """
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput
-    agent.watching agent.evaluator
+    agent.watching agent.evaluator agent.deliveries
     agent.workers agent.ports agent.reach agent.files agent.receiving
     agent.comparing agent.placing agent.rest
     agent.framing agent.processes agent.facts agent.support agent.received

@@ -128,6 +128,13 @@ def test_another_failure_without_progress_is_retried() -> None:
     assert Restart(2) == RestartPolicy(max_restarts=9).decide((Attempt(CRASH), Attempt(KILL)))
 
 
+def test_the_loss_of_another_host_is_another_failure() -> None:
+    first, second = (Failure(Kind.HOST_LOST, host, None, summary="no sign of life for 15 s") for host in ("a", "b"))
+
+    assert Restart(2) == RestartPolicy(max_restarts=9).decide((Attempt(first), Attempt(second)))
+    assert isinstance(RestartPolicy(max_restarts=9).decide((Attempt(first), Attempt(first))), GiveUp)
+
+
 def test_a_decision_needs_an_attempt() -> None:
     with pytest.raises(ValueError, match="there was none"):
         RestartPolicy().decide(())

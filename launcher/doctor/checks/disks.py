@@ -70,8 +70,8 @@ def _shared(examination: Examination) -> Iterator[Finding]:
             "not_shared",
             tuple(asked),
             "the output directories of the hosts are not all on one disk",
-            "to go on from a checkpoint all workers have to find it: copy it to every host, or name a `run_dir` "
-            "on a disk that all share",
+            "nothing for checkpoints: before a restart the launcher brings the chief's newest one to every host. For "
+            "other files that all workers need, name a `run_dir` on a disk that all share",
         )
 
 

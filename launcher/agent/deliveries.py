@@ -1,0 +1,154 @@
+"""Files that the launcher brings for the next attempt: each comes beside its place, and all get there at once.
+
+They lie in a directory of their own until every one of them is here with the right size and SHA-256. What has not come
+in whole is removed: when something fails, and when the launcher is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from launcher.agent.files import BELOW, open_root
+from launcher.agent.received import write_all
+
+if False:  # names for type checkers only: typing costs start-up time
+    from collections.abc import Callable
+    from typing import Any
+
+STAGING = ".bringing-"
+"""How the directory's name begins; the host's name and this process's number follow, for hosts that share a disk."""
+
+
+class Deliveries:
+    """One delivery at a time, into one directory."""
+
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell = tell
+        self._root = ""
+        self._staging: bytes | None = None
+        """None: nothing is under way."""
+        self._arriving: dict[int, tuple[int, Any]] = {}
+        """File -> its descriptor, and the hash of what has come."""
+
+    def begin(self, number: int, root: str, beside: str) -> None:
+        """Make ready for files that will be placed below `root`, and lie below `beside` until then."""
+        self.close()
+        try:
+            self._root = root
+            os.makedirs(root, mode=0o700, exist_ok=True)
+            place = os.fsencode(beside)
+            host = os.fsencode(f"{STAGING}{os.uname().nodename}-")
+            for name in os.listdir(place):
+                if name.startswith(host):
+                    remove_directory(os.path.join(place, name))  # of an agent that was killed
+            self._staging = os.path.join(place, host + str(os.getpid()).encode())
+            os.mkdir(self._staging, 0o700)
+            space = os.statvfs(self._staging)
+        except OSError as error:
+            self._fail(number, error.filename or root, error)
+            return
+        self._tell("files_ready", number=number, free=space.f_bavail * space.f_frsize)
+
+    def take(self, number: int, file: int, path: str, body: bytes = b"") -> None:
+        """The next bytes of a file. What is still on its way after a failure is dropped."""
+        if self._staging is None:
+            return
+        try:
+            fd, digest = self._opened(file)
+            write_all(fd, body)
+            digest.update(body)
+        except OSError as error:
+            self._fail(number, path, error)
+            return
+        self._tell("files_taken", number=number)
+
+    def place(self, number: int, files: list[list[Any]]) -> None:
+        """Put everything in its place: path below the root, size, time of modification (ns), SHA-256 of each."""
+        if self._staging is None:
+            return
+        path = ""
+        try:
+            for file, (path, *stamp) in enumerate(files):  # noqa: B007 (named where something fails)
+                self._verify(file, *stamp)
+            for file, (path, *_) in enumerate(files):
+                put_below(self._root, path, os.path.join(self._staging, str(file).encode()))
+        except OSError as error:
+            self._fail(number, path, error)
+            return
+        self.close()
+        self._tell("files_placed", number=number)
+
+    def _verify(self, file: int, size: int, mtime_ns: int, sha256: str) -> None:
+        fd, digest = self._opened(file)
+        if (os.fstat(fd).st_size, digest.hexdigest()) != (size, sha256):
+            raise OSError(errno.EIO, "what came of it is not what was sent")
+        os.utime(fd, ns=(mtime_ns, mtime_ns))
+
+    def drop(self, number: int) -> None:  # noqa: ARG002 (each step has one)
+        """Nobody wants any more what is under way."""
+        self.close()
+
+    def close(self) -> None:
+        """What has not been put in its place is gone."""
+        for fd, _ in self._arriving.values():
+            os.close(fd)
+        self._arriving = {}
+        if self._staging is not None:
+            staging, self._staging = self._staging, None
+            remove_directory(staging)
+
+    def _opened(self, file: int) -> tuple[int, Any]:
+        import hashlib  # few runs need it, and all would wait for it
+
+        assert self._staging is not None
+        if file not in self._arriving:
+            place = os.path.join(self._staging, str(file).encode())
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._arriving[file] = os.open(place, flags, 0o600), hashlib.sha256()
+        return self._arriving[file]
+
+    def _fail(self, number: int, path: str, error: OSError) -> None:
+        self.close()
+        code = errno.errorcode.get(error.errno or 0, "")
+        self._tell("files_failed", number=number, path=path, code=code, reason=error.strerror or str(error))
+
+
+def put_below(root: str, path: str, staged: bytes) -> None:
+    """Move a file to `path` below `root`; directories that are missing are made, and no symbolic link is followed.
+
+    Raises:
+        OSError: something else is in the way, or the path could lead out of `root`.
+    """
+    *above, last = path.encode("utf-8", "surrogateescape").split(b"/")
+    if any(name in (b"", b".", b"..") or b"\0" in name for name in (*above, last)):
+        raise FileNotFoundError(errno.ENOENT, f"no path below {root}")
+    directory = open_root(root)
+    try:
+        for name in above:
+            deeper = made_below(directory, name)
+            os.close(directory)
+            directory = deeper
+        os.rename(staged, last, dst_dir_fd=directory)
+    finally:
+        os.close(directory)
+
+
+def made_below(directory: int, name: bytes) -> int:
+    """Open a directory in another one; make it if it is not there."""
+    try:
+        return os.open(name, BELOW, dir_fd=directory)
+    except FileNotFoundError:
+        os.mkdir(name, 0o700, dir_fd=directory)
+        return os.open(name, BELOW, dir_fd=directory)
+
+
+def remove_directory(directory: bytes) -> None:
+    """With the files in it, if it is there."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return
+    for name in names:
+        os.unlink(os.path.join(directory, name))
+    os.rmdir(directory)

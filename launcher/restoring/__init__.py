@@ -1,0 +1,157 @@
+"""Before workers start again, the newest checkpoint of the chief is brought to every host that lacks it.
+
+Hosts need no shared disk for that. Where they have one, each has the files already, and nothing is sent. The threads
+that gather from the hosts (`launcher.gathering`) do it, errand by errand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+
+from launcher.agent.files import EVERYTHING, walk
+from launcher.errors import HostError
+from launcher.gathering import Gathering, Say
+from launcher.gathering.chief_output import ChiefOutput, NotBroughtError
+from launcher.gathering.conversation import Conversation, Errand, HostAwayError
+from launcher.gathering.image import NoRoomError
+from launcher.gathering.record import InUseError
+from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.state_file import newest_named
+from launcher.gathering.under_way import UnderWay
+from launcher.restoring.brought import Brought
+from launcher.restoring.delivery import Delivery
+from launcher.restoring.needs import Needs, Place, lacking, needs_of, newer
+from launcher.restoring.parcels import Parcel, brought_line, parcels, wanted_on
+from launcher.run_directory import RunDirectory
+from launcher.run_directory.state import RunHost, chief_host
+from launcher.transport import LOCALHOST
+
+Deliver = Callable[..., None]
+"""Tell an agent a step of `launcher.agent.deliveries`: the host's name, the step, raw bytes, fields."""
+
+
+class Restoring:
+    """Before one attempt. Errands are under way between its phases, and whoever goes through them waits for these."""
+
+    def __init__(
+        self, directory: RunDirectory, hosts: Sequence[RunHost], gathering: Gathering, deliver: Deliver, say: Say
+    ) -> None:
+        """Nothing is asked yet."""
+        self._directory = directory
+        self._chief = chief_host(hosts)
+        self._remote = [host for host in hosts if host.name != LOCALHOST]
+        self._gathering = gathering
+        self._deliver = deliver
+        self._say = say
+        self._has_local = len(self._remote) < len(hosts)
+        self._there: dict[str, Mapping[str, RemoteFile]] = {}
+        """What each host has, by path."""
+        self._brought = Brought(directory.brought_file)
+
+    def phases(self) -> Iterator[Sequence[Errand]]:
+        """Yield errands that must all be over before the next ones are asked for.
+
+        Raises:
+            HostError: a host cannot give, or take, what is needed.
+        """
+        yield from self._together(self._remote, self._list)
+        here = self._needs_here()
+        if self._chief.name == LOCALHOST:
+            yield from self._to(self._remote, here)
+        elif newer(needs_of(self._there[self._chief.name].values()), here) is Place.HERE:
+            yield from self._to(self._remote, here, newest=True)
+        else:
+            yield from self._from_the_chiefs_host()
+
+    def _from_the_chiefs_host(self) -> Iterator[Sequence[Errand]]:
+        others = [host for host in self._remote if host is not self._chief]
+        files = self._there[self._chief.name].values()
+        needs = needs_of(files)
+        if not self._has_local and not any(lacking(needs.files, self._there[host.name]) for host in others):
+            return
+        named: set[str] = set()
+        yield from self._together([self._chief], partial(self._read_names, needs.state_files, named))
+        needs = needs_of(files, named)
+        yield from self._together([self._chief], partial(self._fetch, {file.path for file in needs.files}))
+        yield from self._to(others, needs)
+
+    def _to(self, hosts: Sequence[RunHost], needs: Needs, *, newest: bool = False) -> Iterator[Sequence[Errand]]:
+        every = parcels(self._directory.chief, needs, newest=newest)
+        sent: dict[str, list[Parcel]] = {}
+        for host in hosts:
+            is_ours = partial(self._brought.is_ours, host.name)
+            wanted = wanted_on(self._there[host.name], every, is_ours)
+            if wanted:
+                sent[host.name] = wanted
+                self._brought.add(host.name, (each.file for each in wanted))
+        yield from self._together(
+            [host for host in hosts if host.name in sent],
+            lambda host, conversation: self._bring(host, conversation, sent[host.name]),
+        )
+
+    # ---- errands, done by the thread that talks to the host
+    def _list(self, host: RunHost, conversation: Conversation) -> None:
+        self._there[host.name] = conversation.list(host.output_dir, [EVERYTHING]).files
+
+    def _read_names(
+        self, state_files: Sequence[RemoteFile], named: set[str], host: RunHost, conversation: Conversation
+    ) -> None:
+        contents: dict[str, bytes] = {}
+        self._output(host).read(conversation, state_files, into=contents)
+        named |= names_in(contents, host.output_dir)
+
+    def _fetch(self, paths: Collection[str], host: RunHost, conversation: Conversation) -> None:
+        self._output(host).bring(conversation, paths)
+
+    def _output(self, host: RunHost) -> ChiefOutput:
+        return ChiefOutput(self._directory, host, (EVERYTHING,), self._say)
+
+    def _bring(self, host: RunHost, conversation: Conversation, lacking: Sequence[Parcel]) -> None:
+        size = sum(each.file.size for each in lacking)
+        under_way = UnderWay(f"{host.name}: bringing the newest checkpoint", size, self._say)
+        Delivery(host, conversation, partial(self._deliver, host.name)).bring(lacking, under_way.moved)
+        self._say(brought_line(host.name, lacking))
+
+    def _together(
+        self, hosts: Sequence[RunHost], do: Callable[[RunHost, Conversation], None]
+    ) -> Iterator[Sequence[Errand]]:
+        """One errand a host.
+
+        Raises:
+            HostError: one of them could not be done.
+        """
+        errands = [self._gathering.errand(host.name, partial(do, host)) for host in hosts]
+        yield errands
+        troubles = [trouble(host, each.trouble) for host, each in zip(hosts, errands, strict=True) if each.trouble]
+        if troubles:
+            raise HostError("\n".join(troubles))
+
+    # ---- what is where
+    def _needs_here(self) -> Needs:
+        root = self._directory.chief
+        files = [RemoteFile(*what) for kind, what in walk(str(root), [EVERYTHING]) if kind == "files"]
+        contents = {file.path: (root / file.path).read_bytes() for file in needs_of(files).state_files}
+        return needs_of(files, names_in(contents, str(root)))
+
+
+def names_in(contents: Mapping[str, bytes], root: str) -> set[str]:
+    """The prefixes that files called `checkpoint` name. `contents`: by path below `root`."""
+    named = (newest_named(content, path.rpartition("/")[0], root) for path, content in contents.items())
+    return {prefix for prefix in named if prefix is not None}
+
+
+def trouble(host: RunHost, error: Exception) -> str:
+    """Why what a restart needs cannot be brought, for the user."""
+    match error:
+        case HostError():
+            return str(error)
+        case HostAwayError():
+            return f"{host.name} was lost while the newest checkpoint was brought: {error}"
+        case NotBroughtError() | NoRoomError():
+            return f"{host.name}: the newest checkpoint cannot be brought for the restart: {error}"
+        case InUseError():
+            return f"{host.name}: another launcher is bringing the files of this run; wait until it has ended"
+        case OSError(filename=name, strerror=reason):
+            return f"the newest checkpoint cannot be brought to the other hosts: {name}: {reason}"
+    raise error

@@ -1,0 +1,125 @@
+"""Files sent to one host, which puts them in place once all of them are there whole."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import HostError
+from launcher.events import FileNews
+from launcher.gathering.conversation import Conversation
+from launcher.restoring.parcels import Parcel
+from launcher.run_directory.state import RunHost
+from launcher.run_directory.whole_files import shown
+from launcher.sync.window import Window
+from launcher.wording import exact_size
+
+PIECE = 1 << 17
+"""Bytes in one frame."""
+FRAME_COST = 512
+"""Bytes that a frame counts beside its content, so that many empty files are held back, too."""
+SPARE_ROOM = 1 << 20
+"""Bytes that are left free on the host's disk."""
+_REMEDIES = {
+    ("ENOSPC", "EDQUOT"): "make room there",
+    ("EACCES", "EPERM", "EROFS"): "make it writable",
+    ("EEXIST", "ENOTDIR", "EISDIR", "ELOOP"): "something else stands there: move it away",
+}
+
+
+class Delivery:
+    """To one host, by the thread that talks to it."""
+
+    def __init__(self, host: RunHost, conversation: Conversation, send: Callable[..., None]) -> None:
+        """`send`: tells the agent a step of `launcher.agent.deliveries`: its name, raw bytes, fields."""
+        self._host = host
+        self._conversation = conversation
+        self._send = send
+        self._number = conversation.new_number()
+        self._window = Window()
+
+    def bring(self, parcels: Sequence[Parcel], moved: Callable[[int], None]) -> None:
+        """Send all of them, and have them put in place in this order. `moved` is told of the bytes that have gone.
+
+        Raises:
+            HostError: the host cannot take them; nothing is left there of those that were on their way.
+            HostAwayError, GivenUpError: nobody answers any more.
+            OSError: a file here cannot be read.
+        """
+        try:
+            self._bring(parcels, moved)
+        except BaseException:
+            self._tell("drop")
+            raise
+
+    def _bring(self, parcels: Sequence[Parcel], moved: Callable[[int], None]) -> None:
+        self._tell("begin", root=self._host.output_dir, beside=self._host.run_dir)
+        self._check_room(sum(parcel.file.size for parcel in parcels), self._answer("ready").told["free"])
+        digests = [self._send_file(number, parcel, moved) for number, parcel in enumerate(parcels)]
+        while not self._window.is_empty:
+            self._await_taken()
+        files = [[*each.file, digest] for each, digest in zip(parcels, digests, strict=True)]
+        self._tell("place", files=files)
+        self._answer("placed")
+
+    def _send_file(self, number: int, parcel: Parcel, moved: Callable[[int], None]) -> str:
+        digest = hashlib.sha256()
+        with contextlib.closing(pieces(parcel.content)) as coming:
+            for piece in coming:
+                while not self._window.is_open:
+                    self._await_taken()
+                self._tell("take", piece, file=number, path=parcel.file.path)
+                self._window.send(len(piece) + FRAME_COST, time.monotonic())
+                digest.update(piece)
+                moved(len(piece))
+        return digest.hexdigest()
+
+    def _await_taken(self) -> None:
+        self._answer("taken")
+        self._window.answered(time.monotonic())
+
+    def _tell(self, step: str, body: bytes = b"", **fields: Any) -> None:
+        self._send(step, body, number=self._number, **fields)
+
+    def _answer(self, kind: str) -> FileNews:
+        answer = self._conversation.answer(self._number)
+        if answer.kind == kind:
+            return answer
+        if answer.kind == "failed":
+            raise HostError(failed(self._host, answer.told))
+        raise ValueError(f"{answer.kind} where {kind} was expected")
+
+    def _check_room(self, needed: int, free: int) -> None:
+        if needed > max(0, free - SPARE_ROOM):
+            raise HostError(
+                f"{self._host.name}: no room in {shown(Path(self._host.output_dir))} for what a restart needs: "
+                f"{exact_size(needed)} are needed, {exact_size(free)} are free; make room there"
+            )
+
+
+def failed(host: RunHost, told: Mapping[str, Any]) -> str:
+    """What the host could not do, and the remedy."""
+    remedy = next((remedy for codes, remedy in _REMEDIES.items() if told["code"] in codes), "look at it there")
+    return f"{host.name}: {shown(Path(host.output_dir, told['path']))}: {told['reason']}; {remedy}"
+
+
+def pieces(content: Path | bytes) -> Generator[bytes]:
+    """The content, a frame at a time.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if isinstance(content, bytes):
+        yield content
+        return
+    fd = os.open(content, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        while piece := os.read(fd, PIECE):
+            yield piece
+    finally:
+        os.close(fd)

@@ -1,0 +1,172 @@
+"""What workers must find in their output directory to go on where the chief's newest checkpoint ends. Pure.
+
+Of each series of checkpoints only the newest complete one counts. A series is what differs in nothing but numbers:
+`step-10` and `step-20`, `cp-0001.ckpt` and `cp-0002.ckpt`, `epoch-3-loss-0.21.keras` and `epoch-4-loss-0.19.keras`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from launcher.gathering.checkpoints import checkpoints_among, prefix_of
+from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.selection import grows, is_cache, is_temporary
+from launcher.gathering.state_file import STATE_FILE
+
+LARGEST_OTHER = 16 << 20
+"""Bytes of a file that is no checkpoint that anybody knows, at most: what a program notes for itself is small."""
+MOST_OTHERS = 64 << 20
+"""Bytes of all of them; the newest first."""
+
+_WEIGHTS = re.compile(r"(?s).*\.(?:keras|h5|hdf5)(?:\.bkp)?")
+_SHARDED_WEIGHTS = re.compile(r"(?s)(.*)\.weights\.json")
+_SHARD_OF_WEIGHTS = re.compile(r"(?s)(.*)_\d{5}\.weights\.h5")
+_DIRECTORY_MARKS = ("saved_model.pb", "_CHECKPOINT_METADATA")
+"""A file that makes the directory a checkpoint as a whole: of Keras 2 (a SavedModel), of Orbax."""
+
+
+class Place(enum.Enum):
+    """Where the newest checkpoint is."""
+
+    CHIEF = "on the chief's host"
+    HERE = "on this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Files that are of use together only."""
+
+    name: str
+    """What a person calls it: the prefix of a checkpoint, a directory, else the path of the file."""
+    files: tuple[RemoteFile, ...]
+    """In the order in which they are put in place."""
+    is_checkpoint: bool = True
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def mtime_ns(self) -> int:
+        """When it was written."""
+        return max(file.mtime_ns for file in self.files)
+
+    @property
+    def series(self) -> str:
+        """The same for all that is replaced by the newest of them."""
+        return re.sub(r"\d+", "#", self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a restart needs of one output directory."""
+
+    checkpoints: tuple[Unit, ...]
+    state_files: tuple[RemoteFile, ...]
+    """TensorFlow's `checkpoint`: put in place after what it names."""
+    others: tuple[Unit, ...]
+    """What else is there and may be a program's own note of how far it is."""
+
+    @property
+    def files(self) -> tuple[RemoteFile, ...]:
+        """All of them."""
+        units = (file for unit in (*self.others, *self.checkpoints) for file in unit.files)
+        return (*units, *self.state_files)
+
+    @property
+    def tensorflow(self) -> tuple[Unit, ...]:
+        """Those of the checkpoints that a file called `checkpoint` may name."""
+        return tuple(unit for unit in self.checkpoints if prefix_of(unit.files[0].path) == unit.name)
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """The greater, the newer; checkpoints count before all else."""
+        return _newest(self.checkpoints), _newest(self.others)
+
+
+def needs_of(files: Iterable[RemoteFile], named: Iterable[str] = ()) -> Needs:
+    """What a restart needs of these files of an output directory.
+
+    Args:
+        files: all that are there.
+        named: prefixes that files called `checkpoint` name: each is needed, too, if it is complete.
+    """
+    left = {file.path: file for file in files if not is_temporary(file.path) and not is_cache(file.path)}
+    state_files = tuple(file for file in left.values() if file.name == STATE_FILE)
+    directories = [*_taken(_whole_directories(left), left)]
+    checkpoints = [*_taken(_tensorflow(left), left)]
+    weights = [*_taken(_keras(left), left)]
+    wanted = [unit for unit in checkpoints if unit.name in named]
+    newest = _newest_of_each_series([*directories, *checkpoints, *weights])
+    loose = {file for file in left.values() if prefix_of(file.path) is None and file not in state_files}
+    return Needs(tuple(dict.fromkeys([*wanted, *newest])), state_files, tuple(_small(loose)))
+
+
+def newer(chief: Needs, here: Needs) -> Place:
+    """Where to start from. Both clocks are the chief's: what was gathered has the time that it had there."""
+    return Place.CHIEF if chief.age >= here.age else Place.HERE
+
+
+def lacking(needs: Sequence[RemoteFile], there: Mapping[str, RemoteFile]) -> list[RemoteFile]:
+    """Those of the files that a host does not have, by path, size and time of modification."""
+    return [file for file in needs if there.get(file.path) != file]
+
+
+def _taken(units: Iterable[Unit], left: dict[str, RemoteFile]) -> Iterator[Unit]:
+    """These units; what belongs to them is not looked at again."""
+    for unit in list(units):
+        for file in unit.files:
+            left.pop(file.path, None)
+        yield unit
+
+
+def _whole_directories(files: Mapping[str, RemoteFile]) -> Iterator[Unit]:
+    marked = sorted({file.directory for file in files.values() if file.name in _DIRECTORY_MARKS and file.directory})
+    outermost = [each for each in marked if not any(each.startswith(f"{other}/") for other in marked)]
+    for directory in outermost:
+        inside = [file for file in files.values() if file.path.startswith(f"{directory}/")]
+        yield Unit(directory, tuple(sorted(inside, key=lambda file: file.name in _DIRECTORY_MARKS)))
+
+
+def _tensorflow(files: Mapping[str, RemoteFile]) -> Iterator[Unit]:
+    """The complete ones. An index that is older than its data is half of a save that was cut short."""
+    for each in checkpoints_among(files.values()).values():
+        if each.complete and each.consistent:
+            yield Unit(each.prefix, each.files)
+
+
+def _keras(files: Mapping[str, RemoteFile]) -> Iterator[Unit]:
+    sharded = {found[1]: path for path in files if (found := _SHARDED_WEIGHTS.fullmatch(path))}
+    shards: dict[str, list[RemoteFile]] = {prefix: [] for prefix in sharded}
+    for path, file in files.items():
+        if (found := _SHARD_OF_WEIGHTS.fullmatch(path)) and found[1] in shards:
+            shards[found[1]].append(file)
+        elif _WEIGHTS.fullmatch(path):
+            yield Unit(path, (file,))
+    for prefix, each in shards.items():
+        yield Unit(sharded[prefix], (*each, files[sharded[prefix]]))
+
+
+def _newest_of_each_series(units: Iterable[Unit]) -> list[Unit]:
+    newest: dict[str, Unit] = {}
+    for unit in units:
+        known = newest.setdefault(unit.series, unit)
+        if (unit.mtime_ns, unit.name) > (known.mtime_ns, known.name):
+            newest[unit.series] = unit
+    return list(newest.values())
+
+
+def _small(files: Iterable[RemoteFile]) -> Iterator[Unit]:
+    total = 0
+    for file in sorted(files, key=lambda file: (-file.mtime_ns, file.path)):
+        if file.size <= LARGEST_OTHER and not grows(file.path) and total + file.size <= MOST_OTHERS:
+            total += file.size
+            yield Unit(file.path, (file,), is_checkpoint=False)
+
+
+def _newest(units: Iterable[Unit]) -> int:
+    return max((unit.mtime_ns for unit in units), default=-1)

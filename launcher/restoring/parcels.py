@@ -1,0 +1,98 @@
+"""Files of this machine as they are to be on another host, and which of them that host lacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.state_file import STATE_FILE, naming, newest_named, portable
+from launcher.restoring.needs import Needs, Unit
+from launcher.run_directory.whole_files import shown
+from launcher.wording import counted, exact_size
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A file as it is to be on the host."""
+
+    file: RemoteFile
+    content: Path | bytes
+    """The file here that holds it, or what it is to hold."""
+    unit: str
+    """What it is a part of, as a person calls it."""
+    is_checkpoint: bool
+    """It has to be as the chief has it; else the host's own wins."""
+
+
+def parcels(directory: Path, needs: Needs, *, newest: bool) -> list[Parcel]:
+    """What a restart needs, from the files of a directory here.
+
+    Args:
+        directory: what is here of the chief's output directory.
+        needs: of its files.
+        newest: have TensorFlow's `checkpoint` name the newest one that is here: what named it was lost with its host.
+    """
+    packed = [
+        Parcel(file, directory / file.path, unit.name, unit.is_checkpoint)
+        for unit in (*needs.others, *needs.checkpoints)
+        for file in unit.files
+    ]
+    places = {file.directory: file for file in needs.state_files}
+    named = dict.fromkeys([*places, *(_directories(needs) if newest else ())])
+    states = [_state_parcel(directory, place, places.get(place), needs if newest else None) for place in named]
+    return [*packed, *states]
+
+
+def _state_parcel(directory: Path, place: str, file: RemoteFile | None, needs: Needs | None) -> Parcel:
+    """The file `checkpoint` of one directory; with `needs` it names the newest of them, whatever it named before."""
+    path = f"{place}/{STATE_FILE}".lstrip("/")
+    content = portable((directory / path).read_bytes(), str(directory / place)) if file else b""
+    mtime_ns = file.mtime_ns if file else 0
+    if needs is not None and (unit := newest_in(place, needs, newest_named(content, place, "/"))):
+        content = naming(content, PurePosixPath(unit.name).name)
+        mtime_ns = max(mtime_ns, unit.mtime_ns)
+    return Parcel(RemoteFile(path, len(content), mtime_ns), content, path, is_checkpoint=True)
+
+
+def newest_in(place: str, needs: Needs, named: str | None) -> Unit | None:
+    """The newest of TensorFlow's checkpoints in a directory, of the series that is named there, if one is."""
+    series = re.sub(r"\d+", "#", named) if named else None
+    fitting = [unit for unit in needs.tensorflow if unit.files[0].directory == place and series in (None, unit.series)]
+    return max(fitting, key=lambda unit: unit.mtime_ns, default=None)
+
+
+def _directories(needs: Needs) -> Iterator[str]:
+    return (unit.files[0].directory for unit in needs.tensorflow)
+
+
+def wanted_on(
+    there: Mapping[str, RemoteFile], every: Sequence[Parcel], is_ours: Callable[[RemoteFile], bool]
+) -> list[Parcel]:
+    """What a host lacks: by path, size and time of modification.
+
+    Args:
+        there: what it has.
+        every: what it needs.
+        is_ours: whether a file that it has was brought there, and not made there.
+    """
+    return [each for each in every if _is_wanted(there.get(each.file.path), each, is_ours)]
+
+
+def _is_wanted(found: RemoteFile | None, parcel: Parcel, is_ours: Callable[[RemoteFile], bool]) -> bool:
+    if found is None:
+        return True
+    return found != parcel.file and (parcel.is_checkpoint or is_ours(found))
+
+
+def brought_line(host: str, parcels: Sequence[Parcel]) -> str:
+    """What has come to a host."""
+    size = exact_size(sum(each.file.size for each in parcels))
+    checkpoints = [each.unit for each in parcels if each.is_checkpoint and isinstance(each.content, Path)]
+    names = list(dict.fromkeys(checkpoints))
+    if not names:
+        return f"{host}: brought {counted(len(parcels), 'file')} of the chief's ({size})"
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{host}: brought {shown(Path(names[0]))}{more} ({size})"

@@ -1,0 +1,129 @@
+"""Hosts to restore: real agents of this machine, each with an output directory of its own, or with one for all."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from gathering_host import INDEX_END, SHARD, contents
+
+from launcher import events
+from launcher.access import Access
+from launcher.gathering import Gathering
+from launcher.host import HostConnection, Inbox
+from launcher.restoring import Restoring
+from launcher.run_directory import RunDirectory
+from launcher.run_directory.state import RunHost
+from launcher.transport import LEASE, LOCALHOST, agent_argv
+
+
+class RestoringHosts:
+    """`gpu-0` has the chief, unless this machine has."""
+
+    def __init__(self, directory: Path, count: int = 2, *, local_chief: bool = False, shared: bool = False) -> None:
+        self.run = RunDirectory(directory / "run")
+        self.run.path.mkdir(mode=0o700)
+        self.here = self.run.make_chief()
+        self.said: list[str] = []
+        self.delivered: list[tuple[str, str]] = []
+        """Host and step of what was told to agents that receive."""
+        self.on_delivery: Callable[[str, str], object] = lambda _host, _step: None
+        self._heard = threading.Condition()
+        self._inbox: Inbox = SimpleQueue()
+        self.hosts = [
+            RunHost(f"gpu-{n}", (f"worker-{n + local_chief}",), str(root), str(root / "output"))
+            for n in range(count)
+            for root in [directory / ("shared" if shared else f"gpu-{n}")]
+        ]
+        for host in self.hosts:
+            Path(host.output_dir).mkdir(parents=True, exist_ok=True)
+        self.all = [RunHost(LOCALHOST, ("worker-0",), str(self.run.path), str(self.here))] if local_chief else []
+        self.all += self.hosts
+        self._connections = {host.name: self._connect(host.name) for host in self.hosts}
+        self.gathering = Gathering(self.run, ["."], self._ask, self._say, self._one_is_over)
+        self.gathering.begin(self.all, lambda _name: False)
+        self._forwarder = threading.Thread(target=self._forward)
+        self._forwarder.start()
+
+    # ---- the agents
+    def _connect(self, name: str) -> HostConnection:
+        connection = HostConnection(name, (), Access(name, agent_argv(name)), self._inbox, threading.Semaphore())
+        connection.hello(LEASE, ())
+        return connection
+
+    def close(self) -> None:
+        """End the agents, and all that talks to them."""
+        self.gathering.finish()
+        self.gathering.give_up()
+        for connection in self._connections.values():
+            connection.close()
+        self._inbox.put(events.GatheringEnded())
+        self._forwarder.join()
+
+    def cut(self, number: int) -> None:
+        """The link to a host breaks at once."""
+        self._connections[f"gpu-{number}"].give_up("the link is cut")
+
+    def _ask(self, host: str, step: str, **fields: Any) -> None:
+        self._connections[host].ask_about_files(step, **fields)
+
+    def _deliver(self, host: str, step: str, body: bytes = b"", **fields: Any) -> None:
+        self.delivered.append((host, step))
+        self.on_delivery(host, step)
+        self._connections[host].deliver(step, body, **fields)
+
+    def _say(self, text: str, *, error: bool = False) -> None:
+        self.said.append(text)
+
+    def _forward(self) -> None:
+        while not isinstance(event := self._inbox.get(), events.GatheringEnded):
+            if isinstance(event, events.FileNews | events.HostLost):
+                self.gathering.take(event)
+
+    def _one_is_over(self) -> None:
+        with self._heard:
+            self._heard.notify_all()
+
+    # ---- before the next attempt
+    def restore(self) -> None:
+        """All phases, to their end. Raises what `Restoring.phases` does."""
+        restoring = Restoring(self.run, self.all, self.gathering, self._deliver, self._say)
+        for errands in restoring.phases():
+            with self._heard:
+                assert self._heard.wait_for(lambda asked=errands: all(each.is_over for each in asked), timeout=60)  # type: ignore[misc]
+
+    # ---- what is where
+    def output(self, number: int) -> Path:
+        """The output directory of a host."""
+        return Path(self.hosts[number].output_dir)
+
+    def there(self, number: int) -> dict[str, bytes]:
+        """Every file in it."""
+        return contents(self.output(number))
+
+    def left_of(self, number: int) -> list[str]:
+        """What else lies in the run's directory on the host."""
+        return sorted(path.name for path in Path(self.hosts[number].run_dir).iterdir() if path.name != "output")
+
+
+def write(directory: Path, path: str, content: bytes = b"content", mtime: float = 1e9) -> Path:
+    """A file, last written to so many seconds after 1970."""
+    file = directory / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    os.utime(file, ns=(int(mtime * 1e9), int(mtime * 1e9)))
+    return file
+
+
+def save(directory: Path, step: int, size: int = 1000, named: str | None = None) -> Mapping[str, bytes]:
+    """A checkpoint as TensorFlow leaves it; its two files. `named`: what the state file calls it."""
+    prefix = f"ckpt/step-{step}"
+    write(directory, prefix + SHARD, os.urandom(size), 1e9 + step)
+    write(directory, prefix + ".index", os.urandom(100) + INDEX_END, 1e9 + step + 0.1)
+    state = f'model_checkpoint_path: "{named or f"step-{step}"}"\n'.encode()
+    write(directory, "ckpt/checkpoint", state, 1e9 + step + 0.2)
+    return {path: (directory / path).read_bytes() for path in (prefix + SHARD, prefix + ".index")}
