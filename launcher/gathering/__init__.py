@@ -94,6 +94,8 @@ class Gathering:
         self._gatherers: dict[str, HostGatherer] = {}
         self._busy: set[HostGatherer] = set()
         self._lost: set[str] = set()
+        self.losses: dict[str, str] = {}
+        """Why the agent of each host that was lost has gone."""
         self._finishing = False
         self._lock = threading.Lock()
         self._step = NewestStep(is_over=True)
@@ -117,6 +119,7 @@ class Gathering:
         gatherer = self._gatherers.get(event.host)
         if isinstance(event, HostLost):
             self._lost.add(event.host)
+            self.losses[event.host] = event.reason
             self._step.is_over |= event.host == self._chief
             if gatherer is not None:
                 # A run tells itself why it lost a host; once it has ended, nobody else does.
@@ -138,7 +141,7 @@ class Gathering:
         """Have something done by the thread that talks to a host, before anything else. It has `begin`-ed."""
         errand = Errand(do, self._ended)
         if host in self._lost:
-            errand.end(HostAwayError("its agent has gone"))
+            errand.end(HostAwayError(""))
         else:
             self._gatherers[host].errand(errand)
         return errand

@@ -123,7 +123,12 @@ class Restoring:
         """
         errands = [self._gathering.errand(host.name, partial(do, host)) for host in hosts]
         yield errands
-        troubles = [trouble(host, each.trouble) for host, each in zip(hosts, errands, strict=True) if each.trouble]
+        lost = self._gathering.losses
+        troubles = [
+            trouble(host, each.trouble, lost.get(host.name, "its agent has gone"))
+            for host, each in zip(hosts, errands, strict=True)
+            if each.trouble
+        ]
         if troubles:
             raise HostError("\n".join(troubles))
 
@@ -141,13 +146,13 @@ def names_in(contents: Mapping[str, bytes], root: str) -> set[str]:
     return {prefix for prefix in named if prefix is not None}
 
 
-def trouble(host: RunHost, error: Exception) -> str:
-    """Why what a restart needs cannot be brought, for the user."""
+def trouble(host: RunHost, error: Exception, loss: str) -> str:
+    """Why what a restart needs cannot be brought, for the user. `loss`: why the host is away, if it is."""
     match error:
         case HostError():
             return str(error)
         case HostAwayError():
-            return f"{host.name} was lost while the newest checkpoint was brought: {error}"
+            return f"{host.name} was lost while the newest checkpoint was brought: {loss}"
         case NotBroughtError() | NoRoomError():
             return f"{host.name}: the newest checkpoint cannot be brought for the restart: {error}"
         case InUseError():
