@@ -41,6 +41,8 @@ def resumption(request: Request) -> Resumption:
             raise UsageError(f"{directory.name} does not say how it was begun: add --cluster FILE or --workers N")
         return Resumption(directory, request, tuple(notes))
     earlier = Request.of_record(state.request)
+    if request.workers is not None and earlier.cluster is not None and not earlier.command:
+        earlier = earlier._replace(command=state.command)  # the file's own, which no longer counts
     together = _with_unchanged_cluster(_with_secrets(_together(request, earlier)), request, directory)
     return Resumption(directory, together, (*notes, *_told(directory, together, earlier)))
 

@@ -224,7 +224,7 @@ class Session:
         self._complain(f"restarting all {gang} in {delay:g} s (restart {restart} of {limit})")
         for event in self._attended(delay):
             if isinstance(event, events.HostLost):
-                self._console.say(f"{event.host} was lost: {event.reason}; it is called again for the restart")
+                self._complain(f"{event.host} was lost: {event.reason}; it is called again for the restart")
 
     def _newest_step(self) -> int | None:
         """How far the checkpoints have come, whether they are here already or still on the chief's host."""

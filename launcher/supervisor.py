@@ -51,6 +51,8 @@ class Say(NamedTuple):
     """A line of the launcher's own for the user."""
 
     text: str
+    error: bool = False
+    """A quiet console shows it, too."""
 
 
 class StartAgain(NamedTuple):
@@ -239,7 +241,9 @@ class Gang:
                 "with server.join() it serves until the launcher ends it"
             )
         elif is_evaluator and not event.succeeded:
-            yield Say(f"{_headline(ending)}\n  the training goes on without it; the run will end with exit code 1")
+            yield Say(
+                f"{_headline(ending)}\n  the training goes on without it; the run will end with exit code 1", error=True
+            )
         elif not event.succeeded and not self._endings.is_forgiven(ending):
             settle = SETTLE if failure.is_conclusive(failure.classify(ending)) else COLLATERAL_SETTLE
             self._stop_at = min(self._stop_at or now + settle, now + settle)
@@ -268,7 +272,7 @@ class Gang:
             goes_on = "the chief goes on without it"
         else:
             goes_on = f"the chief goes on; {task} is started again in {delay:g} s ({self._lone.counted_restarts})"
-        yield Say(f"{_headline(ending)}\n  {goes_on}")
+        yield Say(f"{_headline(ending)}\n  {goes_on}", error=True)
 
     def _last_report(self, task: Task, now: float) -> LastReport | None:
         line, at = self._reports.get(task, (None, 0.0))
@@ -389,7 +393,7 @@ def supervise(
     hosts: Hosts,
     inbox: Inbox,
     observe: Observer,
-    say: Callable[[str], None],
+    say: Callable[..., None],
     lone: LoneWorkers,
     clock: Callable[[], float] = time.monotonic,
 ) -> AttemptResult:
@@ -411,8 +415,8 @@ def supervise(
                     hosts.start_again(plan.of(task))
                 case AwaitEvaluator(task):
                     hosts.await_evaluator(plan.of(task))
-                case Say(text):
-                    say(text)
+                case Say(text, error):
+                    say(text, error=error)
     return gang.result
 
 

@@ -178,6 +178,24 @@ def test_a_failure_without_a_checkpoint_says_nothing_of_going_on(launch: Start) 
     assert "go on with" not in failed.stderr
 
 
+def test_a_run_that_failed_and_has_a_checkpoint_says_how_to_go_on(launch: Start) -> None:
+    saving = 'cd "$LAUNCH_OUTPUT_DIR" && touch ckpt-7.index; exit 3'
+
+    failed = launch("--workers", "1", "--", "sh", "-c", saving)
+
+    assert failed.wait() == 1
+    assert failed.stderr.splitlines()[-1].endswith(f" --resume {failed.run_directory.name}")
+
+
+def test_the_program_stays_that_of_the_cluster_file_where_only_the_number_of_workers_is_given(
+    launch: Start, cluster: Cluster
+) -> None:
+    first = stopped(launch(*cluster(workers=2, command=["sh", "-c", STOPPED_ONCE])), "worker-0", "worker-1")
+
+    assert launch("--resume", first.run_directory, "--workers", "1").succeeded()
+    assert first.log("worker-0", attempt=1).startswith(b"1 ")
+
+
 def test_a_quiet_console_shows_restarts(launch: Start) -> None:
     started = launch("--quiet", "--workers", "1", "--max-restarts", "1", "--", "sh", "-c", ONCE)
 

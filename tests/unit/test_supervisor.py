@@ -44,6 +44,8 @@ class Script:
     again: list[tuple[float, Task]] = field(default_factory=list)
     awaited: list[tuple[float, Task]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    urged: list[str] = field(default_factory=list)
+    """What of it a quiet console shows, too."""
     beats: int = 0
     silent: bool = False
     """After the last event nothing more is heard."""
@@ -74,6 +76,10 @@ class Script:
     def beat(self) -> None:
         self.beats += 1
 
+    def say(self, text: str, *, error: bool = False) -> None:
+        self.said.append(text)
+        self.urged += [text] if error else []
+
 
 def plan_of(*tasks: Task) -> AttemptPlan:
     address = "127.0.0.1:2222"
@@ -87,7 +93,7 @@ def replay(
     """`silent`: nothing more is heard of the hosts after the history."""
     script = Script(history, silent=silent)
     lone = LoneWorkers(plan.spec.tasks, RestartLimits(max_restarts, backoff=1), used=0)
-    result = supervise(plan, TIMEOUTS, script, script, lambda event: None, script.said.append, lone, lambda: script.now)  # type: ignore[arg-type]
+    result = supervise(plan, TIMEOUTS, script, script, lambda event: None, script.say, lone, lambda: script.now)  # type: ignore[arg-type]
     assert script.next == len(history), f"over before {history[script.next]}"
     return result, script
 
@@ -427,7 +433,7 @@ def test_a_chief_that_coordinates_goes_on_without_a_worker() -> None:
         COORDINATED, *ALL_SERVE, exited(5, W1, None, 9), exited(90, CHIEF), *all_stopped(90.1, W0, PS)
     )
     assert result.succeeded
-    assert script.said == [f"{KILLED}\n  the chief goes on without it"]
+    assert script.urged == script.said == [f"{KILLED}\n  the chief goes on without it"]
     assert script.told[0] == (90, Stop(signal.SIGTERM, 2))
 
 

@@ -27,7 +27,10 @@ def findings(examination: Examination) -> Iterator[Finding]:
                 "put it there, or name the `workdir` that it is in",
                 "workdir",
             )
-    yield from _different({host: program.files for host, program in programs.items() if program.files})
+    files = {host: program.files for host, program in programs.items() if program.files}
+    commands = {each.name: examination.file.command_of(each.plan.task) for each in examination.reached if each.plan}
+    for command in examination.file.commands:
+        yield from _different({host: found for host, found in files.items() if commands.get(host) == command})
 
 
 def _different(files: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
