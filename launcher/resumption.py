@@ -98,10 +98,12 @@ def _with_unchanged_cluster(together: Request, request: Request, directory: RunD
 
 
 def _redacted_text(cluster: Path) -> str | None:
+    import yaml
+
     try:
         return redacted_yaml(cluster.read_text("utf-8-sig"))
-    except (OSError, ValueError):
-        return None
+    except (OSError, ValueError, yaml.YAMLError):
+        return None  # it is gone, or has become something else
 
 
 def _told(directory: RunDirectory, together: Request, earlier: Request) -> Iterator[str]:

@@ -43,7 +43,7 @@ def run(request: Request, early: HeadStart | None = None) -> int:
         request = earlier.request
     file = requested_cluster(request)
     if request.dry_run:
-        sys.stdout.buffer.write(planned(file, request).encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.write(planned(file, request, earlier).encode("utf-8", "surrogateescape"))
         return EXIT_DONE
     refuse_missing_programs(file)
     try:
@@ -52,8 +52,8 @@ def run(request: Request, early: HeadStart | None = None) -> int:
         kill_descendants()
 
 
-def planned(file: ClusterFile, request: Request) -> str:
-    """What `--dry-run` prints: the first attempt, with ports that are free now (a real run holds ports of its own)."""
+def planned(file: ClusterFile, request: Request, earlier: Resumption | None = None) -> str:
+    """What `--dry-run` prints: the next attempt, with ports that are free now (a real run holds ports of its own)."""
     from launcher import dry_run
     from launcher.host_contexts import host_contexts
     from launcher.plan import plan_attempt
@@ -61,9 +61,10 @@ def planned(file: ClusterFile, request: Request) -> str:
 
     unknown_port = dry_run.ANY_PORT if request.as_json else dry_run.CHOSEN_AT_START
     spec = dry_run.supposed_spec(file.hosts, unknown_port)
-    name = RunDirectory.name_for(file.name, datetime.now())
-    contexts = host_contexts(file, request.run_dir.absolute() / name, {}, fix_keras=not request.no_keras_fix)
-    plan = plan_attempt(file, spec, contexts, name, attempt=0)
+    supposed = RunDirectory(request.run_dir.absolute() / RunDirectory.name_for(file.name, datetime.now()))
+    directory = earlier.directory if earlier else supposed
+    contexts = host_contexts(file, directory.path, {}, fix_keras=not request.no_keras_fix)
+    plan = plan_attempt(file, spec, contexts, directory.name, directory.next_attempt())
     project = dry_run.sent_project(file, [request.run_dir])
     if request.as_json:
         return dry_run.as_json(plan, project) + "\n"

@@ -93,6 +93,17 @@ def test_a_run_that_was_stopped_goes_on_as_it_was_begun(launch: Start, tmp_path:
     assert f"[launch] paths begin at {tmp_path}, as before\n" in resumed.stderr
 
 
+def test_a_dry_run_shows_the_attempt_that_would_come_next(launch: Start) -> None:
+    first = launch("--workers", "1", "--", "true")
+    assert first.succeeded()
+
+    shown = launch("--resume", first.run_directory, "--dry-run")
+
+    assert shown.succeeded()
+    assert f"LAUNCH_OUTPUT_DIR={first.run_directory}/chief\n" in shown.stdout
+    assert "LAUNCH_ATTEMPT=1\n" in shown.stdout
+
+
 def test_what_is_given_beside_it_wins_and_is_told(launch: Start) -> None:
     first = stopped(launch("--workers", "2", "--", "sh", "-c", STOPPED_ONCE), "worker-0", "worker-1")
 
@@ -105,12 +116,10 @@ def test_what_is_given_beside_it_wins_and_is_told(launch: Start) -> None:
     assert "(before: --workers 2 -- sh -c " in resumed.stderr
 
 
-def test_the_cluster_file_of_its_beginning_is_used_though_it_has_changed(
-    launch: Start, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_the_cluster_file_of_its_beginning_is_used_though_it_has_changed(launch: Start, cluster: Cluster) -> None:
     options = cluster(workers=2, command=["sh", "-c", STOPPED_ONCE], env={"SETTING": "old"})
     first = stopped(launch(*options), "worker-0", "worker-1")
-    cluster(workers=1, command=["false"])
+    Path(options[1]).write_text("hosts: [this is no cluster file")
 
     resumed = launch("--resume", first.run_directory)
 
