@@ -129,7 +129,8 @@ class Gang:
         self._steps = StepWatch(timeouts.stall)
         self._resting: set[Task] = set()
         """Told to stop, and waiting in TensorFlow ever since."""
-        self._rest_ended = False
+        self._rest_from: float | None = None
+        """When the running ones may be ended if all of them rest; None: nobody was told to stop, or they were ended."""
         self._reports: dict[Task, tuple[bytes, float]] = {}
         """The newest report of progress of each task, and when it came."""
         self._abandoned = False
@@ -153,7 +154,11 @@ class Gang:
             self._listen_until if self._silent else None,
             self._lone.deadline,
         ]
-        due = [self._give_up_at if self._occupied else None] if self._stopping else running
+        stopping = [
+            self._give_up_at if self._occupied else None,
+            self._rest_from if self._all_rest else None,
+        ]
+        due = stopping if self._stopping else running
         return min((at for at in due if at is not None), default=None)
 
     @property
@@ -185,8 +190,6 @@ class Gang:
                 yield Say(f"{event.host}: these processes could not be killed: {', '.join(map(str, event.pids))}")
             case events.ProgressMade():
                 yield from _said(self._steps.note(event, now))
-            case events.TaskResting():
-                yield from self._end_rest()
             case events.EvaluatorDone() if not self._stopping:
                 yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
             case events.StopRequested() if not self._stopping:
@@ -231,7 +234,7 @@ class Gang:
             return
         self._end(ending)
         if self._stopping:
-            yield from self._member_gone()
+            yield from self._member_gone(now)
         elif self._endings.training_done:
             self._training_done = True
             yield from self._finish(now)
@@ -300,6 +303,7 @@ class Gang:
     def _pass_time(self, now: float) -> Iterator[Action]:
         if self._stopping:
             yield from self._give_up_silent(now)
+            yield from self._end_rest(now)
             return
         if self._evaluator_until is not None:
             yield from self._await_evaluator(self._evaluator_until, now)
@@ -351,6 +355,7 @@ class Gang:
             how = f"{_name(number)}; SIGKILL follows after {grace:g} s"
             yield Say(f"{why}stopping {_counted(self._running)} by {how}")
         self._stopping = True
+        self._rest_from = 0.0
         yield Stop(number, grace)
 
     def _interrupt(self, number: int, reason: str) -> Iterator[Action]:
@@ -373,15 +378,20 @@ class Gang:
         )
         yield from self._stop(passed_on, grace)
 
-    def _member_gone(self) -> Iterator[Action]:
+    def _member_gone(self, now: float) -> Iterator[Action]:
         """With a peer gone nobody can save any more: the grace gets short. What outlives all workers must end, too."""
         yield Stop(0 if self._running else signals.SIGTERM, self._timeouts.failure_grace)
-        yield from self._end_rest()
+        if self._rest_from is not None:
+            self._rest_from = now + AT_REST  # the end of a peer wakes those that waited for it
 
-    def _end_rest(self) -> Iterator[Action]:
+    @property
+    def _all_rest(self) -> bool:
+        return bool(self._running) and self._running <= self._resting
+
+    def _end_rest(self, now: float) -> Iterator[Action]:
         """A wait in TensorFlow ends by no signal but SIGKILL. As long as one of them saves, it may need the others."""
-        if self._stopping and not self._rest_ended and self._running and self._running <= self._resting:
-            self._rest_ended = True
+        if self._rest_from is not None and now >= self._rest_from and self._all_rest:
+            self._rest_from = None
             if not self._endings.training_done:
                 yield Say(f"{_named(self._running)} only waited in TensorFlow for {AT_REST:g} s: ended")
             yield Stop(signals.SIGKILL, 0)

@@ -16,11 +16,13 @@ _BEFORE_HEADER = re.compile(rb"Process [\w-]+:\s*$|Exception ignored in|Exceptio
 _NATIVE_COMPLAINT = re.compile(
     rb"[WEF]\d{4} \d\d:\d\d:[\d.]+ |\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [WEF] "  # of TensorFlow's C++ code
 )
+_INTERRUPT = re.compile(rb"KeyboardInterrupt|RuntimeError: pybind11::.* REPLACED BY KeyboardInterrupt")
+"""The second where TensorFlow's C++ was about to raise an error of its own."""
 _CONNECTOR = re.compile(rb"(?:During handling of|The above exception was)[\w ,]*exception")
 _TENSORFLOW_ERROR = re.compile(rb"tensorflow\.python\.framework\.errors_impl\.\w+")
 _MORE_OF_A_MESSAGE = re.compile(
     rb"\s|$|Detected at node|Collective ops is aborted|Additional GRPC error|The error could be|Error reported from|"
-    rb":?\{|:UNKNOWN|\d+ root error|Hint: |RPC: "
+    rb"At:$|:?\{|:UNKNOWN|\d+ root error|Hint: |RPC: "
 )
 
 _State = Callable[[bytes], list[bytes]]
@@ -59,7 +61,7 @@ class InterruptionReader:
     def _in_frames(self, line: bytes) -> list[bytes]:
         if line[:1].isspace() or _HEADER.match(line):
             return self._hold(line, self._in_frames)
-        if line.startswith(b"KeyboardInterrupt"):
+        if _INTERRUPT.match(line):
             return self._hide()
         if _TENSORFLOW_ERROR.match(line):
             return self._hold(line, self._in_message)
@@ -73,7 +75,7 @@ class InterruptionReader:
 
     def _after_hidden(self, line: bytes) -> list[bytes]:
         """What belongs to a traceback that was hidden, or joins it to the next."""
-        if _MORE_OF_A_MESSAGE.match(line) or _CONNECTOR.match(line) or line.startswith(b"KeyboardInterrupt"):
+        if _MORE_OF_A_MESSAGE.match(line) or _CONNECTOR.match(line) or _INTERRUPT.match(line):
             return []
         self._state = self._outside
         return self._outside(line)

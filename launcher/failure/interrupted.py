@@ -14,6 +14,7 @@ from launcher.failure.excerpt import log_lines
 from launcher.failure.traceback_text import Crash, Raised, last_crash
 
 INTERRUPT = "KeyboardInterrupt"
+"""Python's, alone or in what TensorFlow's C++ says where it was about to raise an error of its own."""
 
 
 def last_places(endings: Iterable[Ending], shortened: Callable[[Task, str], str]) -> Iterator[str]:
@@ -42,7 +43,7 @@ def _last_place(event: TaskExited, shortened: Callable[[str], str]) -> str:
 def _interrupted(crash: Crash) -> Raised | None:
     """The exception by which the stop reached the program: Python's, or TensorFlow's about a peer that ended first."""
     first, last = crash.chain[0], crash.chain[-1]
-    if last.summary.startswith(INTERRUPT):
+    if INTERRUPT in last.summary:
         return last
     return first if is_collateral(first.text) else None
 

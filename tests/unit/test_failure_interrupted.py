@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from test_interruption import FRAMES, FULL_DISK, INTERRUPTED, LOST_PEER, OWN
+from test_interruption import FRAMES, FULL_DISK, INTERRUPTED, LOST_PEER, OWN, REPLACED
 
 from launcher.cluster import Task
 from launcher.events import HostLost, TaskExited
@@ -39,7 +39,9 @@ def test_each_worker_is_told_of_once_in_the_order_of_the_tasks() -> None:
     ]
 
 
-@pytest.mark.parametrize("log", [INTERRUPTED, LOST_PEER, LOST_PEER + DURING + INTERRUPTED, OWN + DURING + INTERRUPTED])
+@pytest.mark.parametrize(
+    "log", [INTERRUPTED, LOST_PEER, REPLACED, LOST_PEER + DURING + INTERRUPTED, OWN + DURING + INTERRUPTED]
+)
 def test_the_place_is_the_deepest_line_of_the_programs_own(log: str) -> None:
     library = '  File "/usr/lib/python3.11/threading.py", line 1116, in join\n    self._wait()\n'
 

@@ -38,6 +38,18 @@ FULL_DISK = FRAMES + (
     "tensorflow.python.framework.errors_impl.ResourceExhaustedError: /full/ckpt: No space left on device [Op:SaveV2]\n"
 )
 DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+REPLACED = (
+    FRAMES
+    + """\
+RuntimeError: pybind11::error_already_set: MISMATCH of original and normalized active exception types: ORIGINAL \
+UnavailableError REPLACED BY KeyboardInterrupt: <EMPTY MESSAGE>
+
+At:
+  /venv/lib/python3.11/site-packages/tensorflow/python/framework/errors_impl.py(474): __init__
+  /home/user/train.py(9): <module>
+
+"""
+)
 NATIVE = """\
 E0000 00:00:1795180257.124224   14761 ring_alg.cc:291] Aborting RingReduce with UNAVAILABLE: Socket closed
 Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling RecvBuf:
@@ -55,6 +67,7 @@ def shown(text: str) -> str:
     [
         INTERRUPTED,
         LOST_PEER,
+        REPLACED,
         NATIVE,
         NATIVE + LOST_PEER,
         INTERRUPTED + DURING + INTERRUPTED,

@@ -247,14 +247,14 @@ def test_a_worker_that_waits_is_left_alone_as_long_as_another_one_saves() -> Non
         interrupted(5),
         resting(W0, 7),
         resting(W1, 7.1, rests=False),
-        exited(20, W1, 0),
-        exited(20.1, W0, None, 9),
-        *emptied(20.1, W0, W1),
+        exited(20, W1, 0),  # its end may wake worker 0
+        exited(22.1, W0, None, 9),
+        *emptied(22.1, W0, W1),
     )
     assert [each for each in script.told if each[1].signal] == [
         (5, Stop(signal.SIGINT, 30)),
-        (20, Stop(signal.SIGKILL, 0)),
-        (20.1, Stop(signal.SIGTERM, 2)),
+        (22, Stop(signal.SIGKILL, 0)),
+        (22.1, Stop(signal.SIGTERM, 2)),
     ]
 
 
