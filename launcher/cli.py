@@ -74,6 +74,12 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
     help="Leave Keras 3 as it is: no fix, no reports of progress. LAUNCH_KERAS_FIX=0 does the same.",
 )
 @click.option(
+    "--keras",
+    type=click.Choice(["2", "3"]),
+    help="The Keras that tf.keras is: 2 is tf_keras (TF_USE_LEGACY_KERAS=1), which must be installed where the workers "
+    "run; `import keras` gets it, too.",
+)
+@click.option(
     "--keep-tf-config",
     is_flag=True,
     help="A program that sets TF_CONFIG itself keeps it. Else launch's wins, unless the program's names addresses of "

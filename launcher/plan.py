@@ -278,7 +278,8 @@ def _bootstrapped(host: Host, context: HostContext, config: str) -> dict[str, st
     given = _given(host, context)
     works_by = {"LAUNCH_KERAS_FIX": context.keras_fix, "LAUNCH_TF_CONFIG": config}
     wanted = {key: value for key, value in works_by.items() if value and not is_off(given.get(key))}
-    if not wanted and context.program is None:
+    boots = wanted or "LAUNCH_KERAS" in host.env
+    if not boots and context.program is None:
         return {}
-    path = [context.bootstrap if wanted else None, given.get("PYTHONPATH"), context.program]
+    path = [context.bootstrap if boots else None, given.get("PYTHONPATH"), context.program]
     return {"PYTHONPATH": ":".join(filter(None, path)), **wanted}

@@ -14,6 +14,8 @@ from launcher.errors import UsageError
 
 FOR_ONE_LAUNCH = frozenset({"run_dir", "resume", "dry_run", "as_json", "quiet", "verbose", "no_color", "cluster_copy"})
 """What an earlier launch asked for of these is no longer of interest when its run goes on."""
+_KERAS = {"2": {"TF_USE_LEGACY_KERAS": "1", "LAUNCH_KERAS": "2"}, "3": {"TF_USE_LEGACY_KERAS": "0"}}
+"""`--keras`: what TensorFlow chooses its Keras by, and by what the bootstrap checks and completes the choice of 2."""
 
 
 class Request(NamedTuple):
@@ -36,6 +38,7 @@ class Request(NamedTuple):
     no_color: bool = False
     no_keras_fix: bool = False
     keep_tf_config: bool = False
+    keras: str | None = None
     directory: Path | None = None
     """Where `launch` was called, from which the command's paths begin; None: here."""
     cluster_copy: Path | None = None
@@ -103,7 +106,8 @@ def _here(python: str, directory: Path | None) -> str:
 
 def _switches(request: Request) -> dict[str, str]:
     """Options that reach every worker as a variable."""
-    return {"LAUNCH_TF_CONFIG": "0"} if request.keep_tf_config else {}
+    own_cluster = {"LAUNCH_TF_CONFIG": "0"} if request.keep_tf_config else {}
+    return {**own_cluster, **_KERAS.get(request.keras or "", {})}
 
 
 def _refuse_reserved(env: Mapping[str, str]) -> None:

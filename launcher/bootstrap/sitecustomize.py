@@ -71,6 +71,8 @@ def wanted_hooks(env: "dict[str, str]") -> "dict[str, str]":
         wanted["keras"] = "tf_launch_keras_hook"
     if env.get("LAUNCH_PID") == str(os.getpid()) and env.get("LAUNCH_TF_CONFIG", "").lower() not in ("", *OFF):
         wanted[RESOLVER] = "tf_launch_tf_config_hook"
+    if env.get("LAUNCH_KERAS") == "2":
+        wanted["tensorflow"] = "tf_launch_keras2"
     return wanted
 
 
@@ -92,6 +94,8 @@ def watch_imports() -> None:
     ImportWatch.hooks = wanted_hooks(ImportWatch.given)
     if ImportWatch.hooks:
         sys.meta_path.insert(0, ImportWatch)
+    if "tensorflow" in ImportWatch.hooks:
+        ours("tf_launch_keras2").install()
 
 
 def run_next_sitecustomize() -> None:

@@ -58,6 +58,10 @@ _BY_TEXT = (
         "the workers differ in program or batch shape: start the same program everywhere, and drop incomplete batches",
     ),
     (
+        r"Mixing different tf\.distribute\.Strategy objects",
+        "create the model, its optimizer and metrics inside strategy.scope()",
+    ),
+    (
         r"unsupported type <?[^\n]*PerReplica|Invalid reduction dimension 0",
         "Keras 3 fails so under several workers: leave --no-keras-fix out, or create the strategy before the model",
     ),
@@ -100,13 +104,15 @@ def for_text(text: str, host: str, python: str | None = None, calls: Sequence[st
         python: the interpreter that it was started with.
         calls: the lines of the traceback above the exception.
     """
+    from launcher.called_as import launch_command
+    from launcher.failure.keras2 import REMEDIES as KERAS_2
     from launcher.failure.missing_file import for_missing_file
 
-    known: tuple[tuple[str, str], ...] = (*(_BEHIND_SSH if host != LOCALHOST else ()), *_BY_TEXT)
+    known: tuple[tuple[str, str], ...] = (*(_BEHIND_SSH if host != LOCALHOST else ()), *_BY_TEXT, *KERAS_2)
     for pattern, remedy in known:
         if found := re.search(pattern, text, re.MULTILINE):
-            words = {"host": host, "python": python or "the Python that runs the program", **found.groupdict()}
-            return remedy.format_map(words)
+            words = {"host": host, "python": python or "the Python that runs the program", "launch": launch_command()}
+            return remedy.format_map(words | found.groupdict())
     return for_missing_file(text, calls, host)
 
 

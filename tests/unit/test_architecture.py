@@ -61,7 +61,7 @@ LAUNCHER = """
     run_directory.whole_files run_directory.state
     task_names
     console.folding
-    called_as cluster errors failure.excerpt redaction transport wording
+    called_as cluster errors failure.excerpt failure.keras2 redaction transport wording
     console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
     examiner.pair
     agent.pair examiner.loop
@@ -73,7 +73,8 @@ LAUNCHER = """
     doctor.probe.telling
     doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program
     agent sync examiner doctor.checks doctor.probe bootstrap.sitecustomize
-    bootstrap.tf_launch_after_import bootstrap.tf_launch_keras_hook bootstrap.tf_launch_tf_config_hook
+    bootstrap.tf_launch_after_import bootstrap.tf_launch_keras2 bootstrap.tf_launch_keras_hook
+    bootstrap.tf_launch_tf_config_hook
     __init__
 """
 TRAINING = """
@@ -90,6 +91,7 @@ LAYERS = {"launcher": LAUNCHER, "training": TRAINING}
 STANDING_ALONE = [
     "launcher/bootstrap/sitecustomize.py",
     "launcher/bootstrap/tf_launch_after_import.py",
+    "launcher/bootstrap/tf_launch_keras2.py",
     "launcher/bootstrap/tf_launch_keras_hook.py",
     "launcher/bootstrap/tf_launch_tf_config_hook.py",
     "training/keras_multiworker.py",
