@@ -16,14 +16,20 @@ from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageErro
 from launcher.head_start import OTHER_COMMANDS, HeadStart
 
 EPILOG = """\b
-COMMAND is any program. `python` (or `python3`) in front means --python, or else the cluster file's `python`. Where
-neither is given, it is on this machine the active virtual environment's (VIRTUAL_ENV, CONDA_PREFIX), or else
-tf-launch's own. `train.py ...` means `python train.py ...`.
-Without COMMAND the cluster file's is run, else the training program that comes with tf-launch (`python -m training`).
+COMMAND is any program; without it the cluster file's is run, else the training program that comes with tf-launch
+(`python -m training`). `train.py ...` means `python train.py ...`.
+
+\b
+`python` (or `python3`) in front means the one of --python, or else of the cluster file. Where neither names one, it is
+on this machine that of the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX), or else tf-launch's own.
+
+\b
 In COMMAND and --env, {index}, {rank}, {type}, {workers}, {address}, {chief_address}, {host} and {run_dir} stand for
-each task's own (see docs/cluster_file.md); any other text in braces stays as it is.
-Tasks find TF_CONFIG in their environment, and in LAUNCH_OUTPUT_DIR the directory for all that they make (checkpoints,
-TensorBoard logs, models): the same one in every attempt; it is, or is brought to, DIR/RUN/chief of --run-dir.
+each task's own (docs/cluster_file.md); any other text in braces stays as it is.
+
+\b
+Each task finds TF_CONFIG in its environment, and LAUNCH_OUTPUT_DIR: the directory for all that it makes (checkpoints,
+TensorBoard logs, models), the same in every attempt. It is, or is brought to, chief/ in the run's directory.
 
 \b
 Examples:

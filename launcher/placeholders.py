@@ -23,9 +23,8 @@ MEANINGS = {
 }
 """Each name, and what takes its place."""
 _NAMES = "|".join(MEANINGS)
-_PLACEHOLDER = re.compile(
-    rf"(?P<shell>\$\{{+(?:{_NAMES})\}}+)|\{{(?P<escaped>\{{(?:{_NAMES})\}})\}}|\{{(?P<name>{_NAMES})\}}"
-)
+_PLACEHOLDER = rf"(?P<shell>\$\{{+(?:{_NAMES})\}}+)|\{{(?P<escaped>\{{(?:{_NAMES})\}})\}}|\{{(?P<name>{_NAMES})\}}"
+"""Compiled by whoever needs it first: most commands have no braces at all."""
 
 
 def values_of(task: Task, spec: ClusterSpec, host: str, run_dir: str) -> dict[str, str]:
@@ -46,14 +45,14 @@ def values_of(task: Task, spec: ClusterSpec, host: str, run_dir: str) -> dict[st
 
 def filled(text: str, values: Mapping[str, str]) -> str:
     """The text with `{name}` replaced; `{{name}}` becomes `{name}`."""
-    return _PLACEHOLDER.sub(lambda found: found["shell"] or found["escaped"] or values[found["name"]], text)
+    return re.sub(_PLACEHOLDER, lambda found: found["shell"] or found["escaped"] or values[found["name"]], text)
 
 
 def kept(text: str) -> str:
     """The text so written that `filled` gives it back as it is."""
-    return _PLACEHOLDER.sub(lambda found: found["shell"] or f"{{{found[0]}}}", text)
+    return re.sub(_PLACEHOLDER, lambda found: found["shell"] or f"{{{found[0]}}}", text)
 
 
 def any_in(words: Iterable[str]) -> bool:
     """Whether one of the words has a placeholder, so that it may differ from task to task."""
-    return any("{" in word and _PLACEHOLDER.search(word) for word in words)
+    return any("{" in word and re.search(_PLACEHOLDER, word) for word in words)

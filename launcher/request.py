@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -88,20 +87,20 @@ def requested_cluster(request: Request) -> ClusterFile:
 def _with_wishes(host: Host, request: Request) -> Host:
     python, workdir = request.python, host.workdir
     if host.is_local:
-        python = python and _here(python, request.directory)
+        python = python and _here(python, request.directory, host.env.get("PATH"))
         workdir = workdir or (str(request.directory) if request.directory else None)
     env = {**host.env, **(request.env or {}), **_switches(request)}
     return replace(host, env=env, python=python or host.python, workdir=workdir)
 
 
-def _here(python: str, directory: Path | None) -> str:
+def _here(python: str, directory: Path | None, search: str | None) -> str:
     """The `--python` of this machine; a path begins where `launch` was called, wherever the workers start."""
-    if "/" not in python:
-        return python
-    path = (directory or Path.cwd()) / Path(python).expanduser()
-    if not os.access(path, os.X_OK) or path.is_dir():
+    import shutil  # few name a Python, and this takes its time
+
+    path = str((directory or Path.cwd()) / Path(python).expanduser()) if "/" in python else python
+    if shutil.which(path, path=search) is None:
         raise UsageError(f"--python {python}: there is no program {path}; name a Python interpreter")
-    return str(path)
+    return path
 
 
 def _switches(request: Request) -> dict[str, str]:

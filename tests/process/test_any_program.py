@@ -170,11 +170,12 @@ def test_the_python_that_the_command_line_names_wins(
     assert started.log("worker-0").decode() == f"{environment_of_its_own}\n"
 
 
-def test_a_python_that_is_not_there_is_told_before_the_start(launch: Start) -> None:
-    started = launch("--workers", "1", "--python", "venv/bin/python", "--", "python", "-c", WHERE)
+@pytest.mark.parametrize("named", ["venv/bin/python", "no-such-python", "."])
+def test_a_python_that_is_not_there_is_told_before_the_start(launch: Start, named: str) -> None:
+    started = launch("--workers", "1", "--python", named, "--", "python", "-c", WHERE)
 
     assert started.wait() == 2
-    assert "--python venv/bin/python: there is no program " in started.stderr
+    assert f"--python {named}: there is no program " in started.stderr
     assert not started.runs.exists()
 
 
