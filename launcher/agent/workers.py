@@ -25,6 +25,9 @@ CHUNK = 1 << 18
 """Bytes of a log sent in one frame."""
 TAIL = 1 << 15
 """Bytes of a log's end that go with the news of a worker's exit."""
+FAR = 1 << 22
+"""Bytes before that in which the traceback is looked for whose message is longer: a printed array."""
+TRACEBACK = b"Traceback (most recent call last):"
 
 
 class StartError(Exception):
@@ -73,9 +76,15 @@ class Worker:
         return self.shipped >= os.fstat(self.log_fd).st_size
 
     def tail(self) -> bytes:
-        """The end of what this process has logged, as it stands now."""
-        size = os.fstat(self.log_fd).st_size
-        return os.pread(self.log_fd, TAIL, max(self.logged, size - TAIL))
+        """The end of what this process has logged, behind the beginning of the traceback that ends there."""
+        start = max(self.logged, os.fstat(self.log_fd).st_size - TAIL)
+        last = os.pread(self.log_fd, TAIL, start)
+        if start == self.logged or TRACEBACK in last:
+            return last
+        far = max(self.logged, start - FAR)
+        before = os.pread(self.log_fd, start - far, far)
+        found = before.rfind(TRACEBACK)
+        return last if found < 0 else with_traceback(before[found:], last)
 
     def newest_progress(self) -> bytes:
         """The last whole line that came into the progress file since the last look, or nothing."""
@@ -87,6 +96,16 @@ class Worker:
             return b""
         self.progress_read += len(lines) + len(newline)
         return lines.rpartition(b"\n")[2]
+
+
+def with_traceback(traceback: bytes, last: bytes) -> bytes:
+    """The beginning of a traceback and the end of the log, if all that is left out is its message.
+
+    A message goes on in lines that do not begin with a letter; what a program prints after a traceback does, mostly.
+    """
+    begin, rest = traceback[: TAIL // 2], traceback[TAIL // 2 :]
+    went_on = any(line[:1].isalpha() for line in rest.split(b"\n")[1:])
+    return last if went_on else begin.rpartition(b"\n")[0] + b"\n" + last[-TAIL // 2 :].partition(b"\n")[2]
 
 
 def start_worker(job: dict[str, Any]) -> Worker:

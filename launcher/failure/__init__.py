@@ -185,7 +185,8 @@ def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
         return plain._replace(kind=Kind.STOPPED if stopped else Kind.LEFT)
     lines = log_lines(event.tail)
     if event.out_of_memory or (not stopped and _signal_of(event) and _signal_of(event) not in _CRASH_SIGNALS):
-        return _killed(plain._replace(excerpt=last_lines(lines, LAST_WORDS)))
+        own = [line for line in lines if not line.startswith("tf-launch: ")]
+        return _killed(plain._replace(excerpt=last_lines(own, LAST_WORDS)))
     crash = _telling(last_crash(lines), event, stopped)
     if crash is not None:
         return _crashed(plain, crash, python)

@@ -20,7 +20,10 @@ _MODE = re.compile(r"""\bopen\([^\n]*(?:,\s*|\bmode=)["'](?P<mode>[rwax])[bt+]{0
 _READS = re.compile(
     r"\bopen\([^,]*\)|\b(?:os\.)?(?:listdir|scandir)\(|Unable to synchronously open|IteratorGetNext|ReadFile"
 )
-_WRITES = re.compile(r"\bmkdir\(|\bmakedirs\(|Unable to synchronously create|RecordWriter|recursive_create_dir")
+_WRITES = re.compile(
+    r"\b(?:mkdir|makedirs|save|save_weights|save_model|savez|savefig|export|to_csv|to_json|write_text|write_bytes)\("
+    r"|Unable to synchronously create|RecordWriter|recursive_create_dir"
+)
 _NEAREST = 6
 """Lines of a traceback above its exception, which quote the call that failed."""
 

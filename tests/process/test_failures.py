@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,6 +95,26 @@ def test_a_failure_stops_workers_that_ignore_it(launch: Start, cluster: Cluster)
 
     assert started.wait() == 1
     assert "worker 1 on localhost failed (exit code 3)" in started.last_words
+
+
+def test_an_exception_that_quotes_a_large_array_is_told_in_its_own_words(launch: Start) -> None:
+    large = "numbers = '\\n'.join(['  [0.125 0.25 0.5]'] * 50_000); raise ValueError('bad array: [[1 2]\\n' + numbers)"
+    started = launch("--workers", "1", "--", sys.executable, "-c", large)
+
+    assert started.wait() == 1
+    lines = started.last_words.splitlines()
+    assert lines[0] == "[launch] worker 0 on localhost failed (exit code 1): ValueError: bad array: [[1 2]"
+    assert re.search(r"\[\d+ lines of numbers left out\]", started.last_words)
+    assert len(lines) < 10
+
+
+def test_a_traceback_of_long_ago_is_not_what_ended_a_program(launch: Start) -> None:
+    goes_on = "import traceback\ntry: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()\n"
+    goes_on += "print('step done\\n' * 10_000)\nraise SystemExit(1)"
+    started = launch("--workers", "1", "--", sys.executable, "-c", goes_on)
+
+    assert started.wait() == 1
+    assert "ZeroDivisionError" not in started.last_words
 
 
 def test_of_a_killed_worker_the_last_step_is_told(launch: Start, tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def killed(last_report: bytes, log: bytes = b"") -> Failure:
 def test_of_a_killed_worker_the_last_step_and_its_own_last_lines_are_told() -> None:
     notice = b"I0000 00:00:1795179917.003950    4349 port.cc:153] oneDNN custom operations are on.\n"
 
-    lines = report(killed(b'{"step": 812, "loss": 0.5}', notice + b"epoch 8\n"), "worker-1.log")
+    lines = report(killed(b'{"step": 812, "loss": 0.5}', notice + b"tf-launch: mended\nepoch 8\n"), "worker-1.log")
 
     assert lines[1:] == [
         "Its last step was 812, 3 s before its end.",

@@ -43,6 +43,7 @@ NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: "
             "return io.open(self, mode, buffering)",
             NO_FILE + "'/out/models/x'",
         ),
+        ('self.model.save("/out/models/a.keras")', NO_FILE + "'/out/models/a.keras'"),
         ("os.mkdir(path)", NO_FILE + "'/out/models/x'"),
         (
             "fid = h5f.create(name, flags)",
