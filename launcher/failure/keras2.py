@@ -18,7 +18,9 @@ _LACKS = (
     rf"'(?:{_METRIC}|{_MODEL})' object has no attribute 'reset_states'",
     rf"'{_MODEL}' object has no attribute '(?:fit|evaluate|predict)_generator'",
     r"module 'keras(?:\.(?!mixed_precision)\w+)*' has no attribute 'experimental'",
-    r"No module named 'tensorflow\.keras\.(?:\w+\.)?experimental\b",
+    r"No module named '(?:tensorflow\.)?keras\.(?:\w+\.)?experimental\b",
+    r"No module named 'keras\.preprocessing\.text'",
+    r"cannot import name 'ImageDataGenerator' from 'keras\.preprocessing\.image'",
     r"module 'keras[\w.]*\.backend' has no attribute 'set_learning_phase'",
     r"`keras\.optimizers\.legacy` is not supported in Keras 3",
 )
