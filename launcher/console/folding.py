@@ -24,6 +24,8 @@ _OWN = b"tf-launch: "
 """What we bring into a worker says the same in each of them, as soon as it is imported there."""
 _ESCAPE = rb"\x1b\[[0-9;]*m"
 _STEP_TIME = (b"/step", b"/epoch")
+_STAMP = rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +\d+ |\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
+"""Before what a logger says: TensorFlow's, with a thread, and Python's."""
 _TIME = rb"\b\d[\d:]*(?:s|ms|us)(?:/(?:step|epoch))?(?!\w)"
 
 
@@ -140,10 +142,12 @@ class Folding:
 
 
 def _meaning(line: bytes) -> bytes:
-    """Two lines of the same meaning are shown as one: Keras's bars at the end of an epoch differ in times alone."""
-    if not any(unit in line for unit in _STEP_TIME):
-        return line
-    return re.sub(_TIME, b"#", re.sub(_ESCAPE, b"", line))
+    """Two lines of the same meaning are shown as one: what loggers say, and Keras's bars, differ in times alone."""
+    stamp = re.match(_STAMP, line)
+    said = line[stamp.end() :] if stamp else line
+    if not any(unit in said for unit in _STEP_TIME):
+        return said
+    return re.sub(_TIME, b"#", re.sub(_ESCAPE, b"", said))
 
 
 def _joined(said: Iterable[Said]) -> list[Said]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +72,24 @@ def test_keras_bars_that_differ_in_times_alone_are_one() -> None:
 
     folding.add(ZERO, (bar % ("1s", "10ms", "2.30")).encode(), 1)
     assert [said.tasks for said in folding.add(ONE, (bar % ("1s", "10ms", "2.31")).encode(), 1)] == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            "W0000 00:00:1795313539.271863   15086 op.cc:90] slow",
+            "W0000 00:00:1795313539.300000   15087 op.cc:90] slow",
+        ),
+        ("2026-11-22 02:12:19.271860: W op.cc:90] slow", "2026-11-22 02:12:20.271860: W op.cc:90] slow"),
+        ("2026-11-22 02:12:19,271 INFO slow", "2026-11-22 02:12:19,272 INFO slow"),
+    ],
+)
+def test_what_loggers_say_at_different_times_is_the_same(first: str, second: str) -> None:
+    folding = Folding((ZERO, ONE))
+    folding.add(ZERO, f"{first}\n".encode(), 0)
+
+    assert folding.add(ONE, f"{second}\n".encode(), 0) == [Said((ZERO, ONE), f"{first}\n".encode())]
 
 
 def test_a_worker_that_writes_no_more_is_not_waited_for() -> None:
