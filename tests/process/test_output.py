@@ -37,6 +37,22 @@ def test_stdout_and_stderr_share_the_log_in_the_order_of_writing(launch: Start) 
     assert started.log("worker-0") == b"1\n2\n3\n"
 
 
+def test_what_workers_print_alike_is_shown_once_and_kept_in_each_log(launch: Start, tmp_path: Path) -> None:
+    """Each says its line only once all others run."""
+    script = 'mkdir "$$"; until [ "$(ls -d [0-9]* | wc -l)" = 3 ]; do sleep 0.01; done; echo together'
+    started = launch("--workers", "3", "--", "sh", "-c", script)
+
+    assert started.succeeded()
+    assert started.stdout.count("together") < 3
+    assert [started.log(f"worker-{n}") for n in range(3)] == [b"together\n"] * 3
+
+
+def test_each_workers_own_lines_can_be_asked_for(launch: Start) -> None:
+    started = launch("--verbose", "--workers", "3", "--", "echo", "alike")
+
+    assert sorted(started.stdout.splitlines()) == [f"[worker {n}] alike" for n in range(3)]
+
+
 def test_a_line_without_an_end_is_shown_with_one(launch: Start) -> None:
     assert launch("--workers", "1", "--", "printf", "the end").stdout == "[worker 0] the end\n"
 
