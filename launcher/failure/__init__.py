@@ -12,7 +12,7 @@ import signal as signals
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from launcher.cluster import Task, chief_of
+from launcher.cluster import Task, chief_of, has_coordinator
 from launcher.errors import EXIT_USAGE
 from launcher.events import Awaited, HostLost, Stalled, TaskExited, TaskStartFailed, TimedOut, reported_step
 
@@ -110,6 +110,8 @@ EVERY_HOST = ""
 _CRASH_SIGNALS = frozenset({signals.SIGSEGV, signals.SIGABRT, signals.SIGBUS, signals.SIGFPE, signals.SIGILL})
 LAST_WORDS = 10
 """Lines that are shown of a worker whose end came from outside: they do not explain it."""
+_REPEAT = "every worker must make the same number of steps: repeat the data, or share it out evenly"
+_SERVE = "a task that serves others ends with server.join(): the launcher ends it when the training is done"
 _NOT_ITS_OWN = ("KeyboardInterrupt", "SystemExit")
 
 
@@ -264,9 +266,10 @@ def _left_early(failures: Sequence[Failure], complaint: Failure) -> Failure | No
     named = next((each for each in left if each.task == complaint.accused), next(iter(left), None))
     if named is None:
         return None
+    tasks = {each.task for each in failures if each.task is not None}
+    serves = named.task is not None and (named.task.type == "ps" or has_coordinator(tasks))
     return named._replace(
-        summary="the others were not done, and failed without it",
-        remedy="every worker must make the same number of steps: repeat the data, or share it out evenly",
+        summary="the others were not done, and failed without it", remedy=_SERVE if serves else _REPEAT
     )
 
 

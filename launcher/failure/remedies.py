@@ -72,6 +72,17 @@ _BY_TEXT = (
         "check owner and mode of {name} on {host}, and of the directories above it",
     ),
 )
+_INSIDE_KERAS = (
+    (
+        # https://github.com/keras-team/keras/issues/18624
+        r"pass this dataset to ClusterCoordinator\.create_per_worker_dataset",
+        "Keras 3 cannot fit on parameter servers, legacy Keras (tf_keras) can: `{python} -m pip install tf_keras` on "
+        "{host}, in the version of its TensorFlow, then `{launch} --keras 2 ...`; or schedule the steps yourself, with "
+        "ClusterCoordinator",
+    ),
+)
+"""What a program of the user's may cause in another way, too: only where Keras 3 was called."""
+_KERAS_3 = "/keras/src/"
 _BEHIND_SSH = (
     (
         r"cannot run (?P<name>(?:\S*/)?python[\d.]*): No such file or directory$",
@@ -108,7 +119,12 @@ def for_text(text: str, host: str, python: str | None = None, calls: Sequence[st
     from launcher.failure.keras2 import REMEDIES as KERAS_2
     from launcher.failure.missing_file import for_missing_file
 
-    known: tuple[tuple[str, str], ...] = (*(_BEHIND_SSH if host != LOCALHOST else ()), *_BY_TEXT, *KERAS_2)
+    known: tuple[tuple[str, str], ...] = (
+        *(_BEHIND_SSH if host != LOCALHOST else ()),
+        *(_INSIDE_KERAS if any(_KERAS_3 in call for call in calls) else ()),
+        *_BY_TEXT,
+        *KERAS_2,
+    )
     for pattern, remedy in known:
         if found := re.search(pattern, text, re.MULTILINE):
             words = {"host": host, "python": python or "the Python that runs the program", "launch": launch_command()}

@@ -17,6 +17,7 @@ from launcher.failure.excerpt import SCREENFUL
 from launcher.failure.report import report
 
 RECORDINGS = Path(__file__).parent / "failure_tails"
+W0, W1 = Task("worker", 0), Task("worker", 1)
 BAD_LABELS = "ValueError: labels out of range: found 11, expected 0 to 9"
 BAD_RECORD = "InputError: record 7 cannot be read"
 
@@ -27,7 +28,7 @@ class Expected:
 
     kind: Kind
     summary: str = ""
-    culprit: int = 1
+    culprit: Task = W1
     own_line: str | None = None
     """The line of the program at which the location points."""
 
@@ -42,9 +43,9 @@ EXPECTED = {
         CRASHED, "RuntimeError: cannot report the broken record", own_line="raise RuntimeError("
     ),
     "chained_from": Expected(CRASHED, BAD_RECORD, own_line=READ),
-    "chief_sigkill": Expected(KILLED, culprit=0),
-    "chief_sigstop": Expected(Kind.STALLED, "it stopped answering", culprit=0),
-    "chief_value_error": Expected(CRASHED, BAD_LABELS, culprit=0, own_line=RAISE),
+    "chief_sigkill": Expected(KILLED, culprit=W0),
+    "chief_sigstop": Expected(Kind.STALLED, "it stopped answering", culprit=W0),
+    "chief_value_error": Expected(CRASHED, BAD_LABELS, culprit=W0, own_line=RAISE),
     "cleanup_needs_peers": Expected(CRASHED, BAD_LABELS, own_line=RAISE),
     "distributed_dataset": Expected(CRASHED, f"UnknownError: {BAD_RECORD}", own_line=READ),
     "early_value_error": Expected(CRASHED, BAD_LABELS, own_line=RAISE),
@@ -73,6 +74,13 @@ EXPECTED = {
     "own_unavailable": Expected(CRASHED, "UnavailableError: feature store 10.0.0.9:5000 does not answer"),
     "peer_logged": Expected(CRASHED, BAD_LABELS, own_line=RAISE),
     "port_in_use": Expected(CRASHED, "UnknownError: Could not start gRPC server"),
+    "ps_fit_keras_3": Expected(
+        CRASHED,
+        "ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator",
+        culprit=Task("chief", 0),
+        own_line="model.fit(",
+    ),
+    "ps_sigkill": Expected(KILLED, culprit=Task("ps", 0)),
     "py_function": Expected(CRASHED, "UnknownError: Error in user-defined function", own_line=READ),
     "segfault": Expected(KILLED),
     "shell_exit_9": Expected(EXITED),
@@ -108,7 +116,7 @@ def endings_of(name: str) -> list[Ending]:
         Ending(
             TaskExited(
                 host="gpu-a",
-                task=Task("worker", int(exited["task"].removeprefix("worker-"))),
+                task=Task.of_slug(exited["task"]),
                 exit_code=exited["exit_code"],
                 signal=exited["signal"],
                 out_of_memory=False,
@@ -141,7 +149,7 @@ def test_the_culprit_is_named_whoever_arrives_first(name: str, order: tuple[int,
 
     cause = cause_of([endings[at] for at in order])
 
-    assert (Task("worker", expected.culprit), expected.kind) == (cause.task, cause.kind)
+    assert (expected.culprit, expected.kind) == (cause.task, cause.kind)
     assert cause.summary.startswith(expected.summary)
 
 
@@ -176,7 +184,7 @@ def test_an_excerpt_is_a_screenful_without_start_up_notices(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*EXPECTED, "exit_0"])
 def test_what_ended_because_of_the_culprit_is_inconclusive(name: str) -> None:
-    culprit = Task("worker", EXPECTED[name].culprit) if name in EXPECTED else Task("worker", 1)
+    culprit = EXPECTED[name].culprit if name in EXPECTED else W1
 
     others = [classify(each) for each in endings_of(name) if each.event.task != culprit]
 
@@ -250,6 +258,7 @@ def test_a_traceback_that_was_logged_earlier_is_not_what_stopped_worker_failed_o
         ("no_such_script", "the file must be on gpu-a, too"),
         ("shell_not_found", "the command does not exist on gpu-a"),
         ("not_executable", "chmod +x"),
+        ("ps_fit_keras_3", "Keras 3 cannot fit on parameter servers"),
     ],
 )
 def test_a_known_failure_comes_with_its_remedy(name: str, words: str) -> None:

@@ -194,3 +194,8 @@ def test_what_was_said_long_before_the_end_has_no_remedy() -> None:
     log = "OSError: [Errno 98] Address already in use\n" + "epoch done\n" * 10
 
     assert remedy("gpu-a", log, 3) == ""
+
+
+def test_a_dataset_of_parameter_servers_outside_of_keras_has_no_remedy_of_keras() -> None:
+    said = "ValueError: To use this, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset."
+    assert crashed("localhost", "for batch in dataset:", said) == ""

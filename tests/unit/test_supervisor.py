@@ -596,6 +596,16 @@ def test_a_server_that_ends_well_before_the_chief_is_told_of() -> None:
     ]
 
 
+def test_a_parameter_server_that_leaves_too_early_is_the_cause_of_what_the_chief_complains_of() -> None:
+    result, _ = replay(
+        COORDINATED, *ALL_SERVE, exited(5, PS), exited(6, CHIEF, 1, tail=COLLATERAL), *all_stopped(8.1, W0, W1)
+    )
+    cause = root_cause([classify(each) for each in result.endings])
+    assert cause is not None
+    assert (cause.task, cause.kind) == (PS, Kind.LEFT)
+    assert "server.join()" in (cause.remedy or "")
+
+
 def test_workers_without_a_chief_live_and_die_together() -> None:
     plan = plan_of(W0, W1, PS)
     result, script = replay(

@@ -39,7 +39,13 @@ class Scenario:
     program: str = "train.py"
     keras_fix: bool = False
     """As `launch` brings it into a worker."""
+    roles: tuple[str, ...] = ()
+    """The tasks, where they are not just `workers` workers."""
     timeout: float = 90
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return self.roles or tuple(f"worker-{index}" for index in range(self.workers))
 
 
 FAULTS = (
@@ -67,10 +73,14 @@ FIT_FAULTS = (
 )
 """Faults of fit.py; of those with `all` in their name every worker has the same."""
 
+PARAMETER_SERVERS = ("chief-0", "worker-0", "ps-0")
+
 SCENARIOS = {
     **{name: Scenario(name) for name in FAULTS},
     **{name: Scenario(name, program="fit.py", keras_fix=True) for name in FIT_FAULTS},
     "fit_stock": Scenario("none", program="fit.py"),
+    "ps_sigkill": Scenario("ps_sigkill", 2, settle=10, program="parameter_servers.py", roles=PARAMETER_SERVERS),
+    "ps_fit_keras_3": Scenario("ps_fit_keras_3", 0, settle=1, program="parameter_servers.py", roles=PARAMETER_SERVERS),
     "chief_value_error": Scenario("value_error", culprit=0),
     "chief_sigkill": Scenario("sigkill", culprit=0),
     "chief_sigstop": Scenario("sigstop", culprit=0),
@@ -104,15 +114,18 @@ def free_ports(count: int) -> list[int]:
 
 
 def start(project: Path, scenario: Scenario, ports: list[int], index: int) -> subprocess.Popen[bytes]:
-    addresses = [f"127.0.0.1:{port}" for port in ports]
-    config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    cluster: dict[str, list[str]] = {}
+    for task, port in zip(scenario.tasks, ports, strict=True):
+        cluster.setdefault(task.partition("-")[0], []).append(f"127.0.0.1:{port}")
+    kind, _, number = scenario.tasks[index].partition("-")
+    config = {"cluster": cluster, "task": {"type": kind, "index": int(number)}}
     argv = ("python", scenario.program, "--fault", scenario.fault, "--culprit", str(scenario.culprit))
     if scenario.argv and index == scenario.culprit:
         argv = scenario.argv
     env = os.environ | {"TF_CONFIG": json.dumps(config), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
     env |= KERAS_FIX if scenario.keras_fix else {}
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
-    with (project / f"worker-{index}.log").open("ab") as log:
+    with (project / f"{scenario.tasks[index]}.log").open("ab") as log:
         return subprocess.Popen(argv, cwd=project, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
 
@@ -121,12 +134,12 @@ def record(name: str, scenario: Scenario, out: Path) -> None:
         project = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         shutil.copy(HERE / scenario.program, project)
         (project / "broken_syntax.py").write_text("import os\n\ndef train(:\n    pass\n")
-        ports = free_ports(scenario.workers)
+        ports = free_ports(len(scenario.tasks))
         if scenario.port_taken:
             taken = stack.enter_context(socket.socket())
             taken.bind(("0.0.0.0", ports[scenario.culprit]))
             taken.listen()
-        gang = {index: start(project, scenario, ports, index) for index in range(scenario.workers)}
+        gang = {index: start(project, scenario, ports, index) for index in range(len(ports))}
         try:
             exits = watch(scenario, gang)
         finally:
@@ -149,7 +162,7 @@ def watch(scenario: Scenario, gang: dict[int, subprocess.Popen[bytes]]) -> list[
             first = first or now
             exits.append(
                 {
-                    "task": f"worker-{index}",
+                    "task": scenario.tasks[index],
                     "exit_code": code if code >= 0 else None,
                     "signal": -code if code < 0 else None,
                     "stopped": index in signalled,
@@ -173,7 +186,7 @@ def watch(scenario: Scenario, gang: dict[int, subprocess.Popen[bytes]]) -> list[
 def save(name: str, project: Path, exits: list[dict[str, object]], out: Path) -> None:
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
-    for log in project.glob("worker-*.log"):
+    for log in project.glob("*-*.log"):
         (folder / log.name).write_bytes(neutral(log.read_bytes(), project)[-LIMIT:])
     lines = ",\n".join("  " + json.dumps(each) for each in exits)
     (folder / "exits.json").write_text(f"[\n{lines}\n]\n")
