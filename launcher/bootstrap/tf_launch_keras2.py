@@ -24,14 +24,20 @@ class KerasIsTfKeras:
 
     @classmethod
     def find_spec(cls, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """None for all other modules, and for what Keras 2 has not."""
-        if name.partition(".")[0] != "keras":
+        """None for all other modules, and for what Keras 2 has not.
+
+        Raises:
+            SystemExit: there is no Keras 2 at all.
+        """
+        if name.partition(".")[0] != "keras" or (name != "keras" and "tf_keras" not in sys.modules):
             return None
+        from importlib import import_module
         from importlib.machinery import ModuleSpec
         from importlib.util import find_spec
 
         found = find_spec(f"tf_{name}")
         if found is None:
+            import_module("tensorflow")  # ends the process, by `after_import`, where there is no tf_keras at all
             return None
         package = found.submodule_search_locations is not None
         return ModuleSpec(name, SameModule(), origin=found.origin, is_package=package)  # type: ignore[arg-type]

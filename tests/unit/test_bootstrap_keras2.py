@@ -13,7 +13,7 @@ BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "bootstrap"
 FILES = {
     "tensorflow/__init__.py": "__version__ = '2.18.1'\n",
     "keras/__init__.py": "__version__ = '3.8.0'\n",
-    "tf_keras/__init__.py": "from tf_keras import layers\n__version__ = '2.18.0'\n",
+    "tf_keras/__init__.py": "import tensorflow\nfrom tf_keras import layers\n__version__ = '2.18.0'\n",
     "tf_keras/layers/__init__.py": "from tf_keras.src.dense import Dense\n",
     "tf_keras/src/__init__.py": "",
     "tf_keras/src/dense.py": "class Dense: pass\n",
@@ -64,14 +64,15 @@ def test_a_tf_keras_that_is_no_installed_package_is_not_judged(packages: Path) -
 
 
 @pytest.mark.parametrize("version", ["2.1.0", "2.17.0", "2.180.0", None])
+@pytest.mark.parametrize("statement", ["import tensorflow", "import keras", "from keras.layers import Dense"])
 def test_without_the_right_tf_keras_the_worker_ends_with_a_line_that_says_what_to_install(
-    packages: Path, version: str | None
+    packages: Path, version: str | None, statement: str
 ) -> None:
     if version:
         installed(packages, version)
     else:
         (packages / "tf_keras").rename(packages / "gone")
-    process = worker(packages, "try:\n import tensorflow\nexcept Exception: pass\nprint('went on')")
+    process = worker(packages, f"try:\n {statement}\nexcept Exception: pass\nprint('went on')")
 
     assert (process.returncode, process.stdout) == (2, "")
     has = f"tf_keras {version}" if version else "none"
