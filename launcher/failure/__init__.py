@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from launcher.cluster import Task, chief_of, has_coordinator
 from launcher.errors import EXIT_USAGE
 from launcher.events import Awaited, HostLost, Stalled, TaskExited, TaskStartFailed, TimedOut, reported_step
+from launcher.transport import LOCALHOST
 
 if TYPE_CHECKING:
     from launcher.failure.traceback_text import Crash
@@ -290,5 +291,9 @@ def _fallen_silent(failures: Sequence[Failure], first: Failure) -> Failure:
     return suspect._replace(
         kind=Kind.STALLED,
         summary="it stopped answering the other workers, and was then ended by the launcher",
-        remedy=f"look at {suspect.host}: a stopped or swapped-out process, too much load, or a cut network",
+        remedy=f"look at {suspect.host}: a stopped or swapped-out process, too much load{_cut_network(suspect.host)}",
     )
+
+
+def _cut_network(host: str) -> str:
+    return "" if host == LOCALHOST else ", or a cut network"
