@@ -20,8 +20,8 @@ _IN_FRONT = "put the program that reads it in front (like `python {name}` or `sh
 _BY_TEXT = (
     (
         r"(?:ModuleNotFoundError: |: )No module named '?(?P<name>\w+)'?(?!\S)",
-        "install {name} for {python} on {host}, or name another `python` for it; a module of your own must lie in "
-        "`workdir` or on PYTHONPATH there",
+        "install {name} for {python} on {host}, or run the program with another Python; a module of your own must lie "
+        "beside the script there, or on PYTHONPATH",
     ),
     (
         r"cannot run (?P<name>(?:\S*/)?python[\d.]*): No such file or directory$",

@@ -47,6 +47,18 @@ def test_what_went_wrong_on_one_worker_ends_the_run_as_its_root_cause(
     assert source_line(cause["location"]).startswith("raise ValueError(") is ("bad luck" in said)
 
 
+def test_a_save_into_a_missing_directory_is_placed_in_the_program_and_the_directory_is_named(
+    run: Callable[[str], Launch], tmp_path: Path
+) -> None:
+    launch = run("save into a directory that is missing")
+
+    assert launch.wait() == 1
+    cause = launch.run_state["result"]["root_cause"]
+    assert source_line(cause["location"]).startswith("self.model.save(")
+    assert f"What to do: make the directory {tmp_path}/missing on localhost" in launch.last_words
+    assert launch.last_words.count("FileNotFoundError") == 2, "in the summary and in the traceback"
+
+
 def test_files_that_are_too_few_for_the_workers_end_the_run_with_what_tensorflow_says(
     run: Callable[[str], Launch],
 ) -> None:

@@ -23,6 +23,8 @@ class Accident(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if how == "on_epoch_end" and epoch == 1 and here == 1:
             raise ValueError("bad luck at the end of an epoch")
+        if how == "save into a directory that is missing" and epoch == 1 and here == 1:
+            self.model.save(os.path.join(sys.argv[2], "missing", "model.keras"))
         if how == "sys.exit" and epoch == 1 and here == 1:
             sys.exit(3)
         if how == "sys.exit without a code" and epoch == 1 and here == 1:
