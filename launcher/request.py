@@ -90,7 +90,10 @@ def _with_wishes(host: Host, request: Request) -> Host:
         python = python and _here(python, request.directory, host.env.get("PATH"))
         workdir = workdir or (str(request.directory) if request.directory else None)
     env = {**host.env, **(request.env or {}), **_switches(request)}
-    return replace(host, env=env, python=python or host.python, workdir=workdir)
+    ssh = host.ssh
+    if ssh.config and request.directory:
+        ssh = ssh._replace(config=str(request.directory / Path(ssh.config).expanduser()))
+    return replace(host, env=env, python=python or host.python, workdir=workdir, ssh=ssh)
 
 
 def _here(python: str, directory: Path | None, search: str | None) -> str:

@@ -52,7 +52,8 @@ def command(output_dir: Path | None, **options: Any) -> None:
 
 def main() -> NoReturn:
     """Run the command; the exit code is 0, 1 (training failed), 2 (usage) or 130 (interrupted)."""
-    watch_for_interrupts("interrupted; the same command goes on from the newest checkpoint")
+    alone = "LAUNCH_RUN_ID" not in os.environ  # `launch` says itself how its runs are gone on with
+    watch_for_interrupts("interrupted" + ("; the same command goes on from the newest checkpoint" if alone else ""))
     try:
         command(prog_name="python -m training", standalone_mode=False)
     except BaseException as error:
