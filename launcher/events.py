@@ -143,6 +143,29 @@ class TaskListening(NamedTuple):
     task: Task
 
 
+class TaskWaitsElsewhere(NamedTuple):
+    """A worker that has TensorFlow loaded does not listen at its own address, and has been at rest for long."""
+
+    host: str
+    task: Task
+    own_port: int
+    ports: tuple[int, ...]
+    """Where it listens instead."""
+    connected: tuple[str, ...]
+    """Addresses of others with which it has a connection..."""
+    dialled: tuple[str, ...]
+    """...and which it tries to reach."""
+
+
+class PortShared(NamedTuple):
+    """TensorFlow servers of several processes of the run listen at one port: each connection goes to any of them."""
+
+    host: str
+    port: int
+    processes: tuple[tuple[Task, int], ...]
+    """The task that started it, and its pid."""
+
+
 class TaskResting(NamedTuple):
     """After a stop signal: a worker that has TensorFlow loaded only waits, or no longer does."""
 
@@ -271,6 +294,8 @@ Event = (
     | TaskStartFailed
     | TaskListening
     | TaskResting
+    | TaskWaitsElsewhere
+    | PortShared
     | TaskExited
     | LogChunk
     | LogEnded

@@ -279,6 +279,9 @@ class HostConnection:
             return events.PutFailed(self.name, head["reason"])
         if kind == "dialled":
             return events.Dialled(self.name, head["results"])
+        if kind == "port_shared":
+            processes = tuple((self._tasks[name], pid) for name, pid in head["processes"])
+            return events.PortShared(self.name, head["port"], processes)
         if kind == "stop_requested":
             return events.StopRequested(self.name)
         if kind == "empty":
@@ -294,6 +297,9 @@ class HostConnection:
             return events.TaskStartFailed(self.name, task, head["reason"])
         if kind == "listening":
             return events.TaskListening(self.name, task)
+        if kind == "waits_elsewhere":
+            addresses = (tuple(head[each]) for each in ("ports", "connected", "dialled"))
+            return events.TaskWaitsElsewhere(self.name, task, head["own"], *addresses)
         if kind == "resting":
             return events.TaskResting(self.name, task, head["resting"])
         if kind == "exited":

@@ -186,9 +186,9 @@ class Session:
 
     def _understood(self, ending: Ending) -> Failure:
         event = ending.event
-        return classify(
-            ending, None if isinstance(event, events.HostLost | events.Stalled) else self._interpreters[event.task]
-        )
+        if isinstance(event, events.HostLost | events.Stalled | events.PortShared):
+            return classify(ending)
+        return classify(ending, self._interpreters[event.task])
 
     def _prepared(self, *, is_again: bool) -> ClusterSpec:
         """The hosts are ready. Before a restart a lost one has `timeouts.start` to come back: it may be rebooting.

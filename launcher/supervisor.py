@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from launcher import events, failure
-from launcher.agent.rest import AT_REST
+from launcher.agent.rest import AT_REST, PATIENCE
 from launcher.cluster import Task, has_coordinator
 from launcher.cluster_file import Timeouts
 from launcher.endings import Endings
@@ -186,17 +186,28 @@ class Gang:
                 yield from self._start_failed(event, now)
             case events.HostLost():
                 yield from self._lost(event)
-            case events.ProcessesSurvived():
-                yield Say(f"{event.host}: these processes could not be killed: {', '.join(map(str, event.pids))}")
-            case events.ProgressMade():
-                yield from _said(self._steps.note(event, now))
             case events.EvaluatorDone() if not self._stopping:
                 yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+            case events.PortShared() if not self._stopping:
+                yield from self._port_shared(event)
             case events.StopRequested() if not self._stopping:
                 yield from self._interrupt(signals.SIGTERM, f"{event.host} was asked to end the run")
             case events.Interrupted():
                 yield from self._interrupt(event.signal, _name(event.signal))
+            case _:
+                yield from _said(self._news(event, now))
         yield from self._pass_time(now)
+
+    def _news(self, event: events.Event | None, now: float) -> str | None:
+        """What the user is told of an event that changes nothing."""
+        match event:
+            case events.ProcessesSurvived():
+                return f"{event.host}: these processes could not be killed: {', '.join(map(str, event.pids))}"
+            case events.ProgressMade():
+                return self._steps.note(event, now)
+            case events.TaskWaitsElsewhere():
+                return self._warning_of_wait(event)
+        return None
 
     def _note(self, event: events.Event | None, now: float) -> None:
         match event:
@@ -339,6 +350,20 @@ class Gang:
         event = events.TimedOut(self._hosts[task], task, awaited, limit)
         self._endings.add(Ending(event, stopped=False))
         yield from self._stop_failed(f"{task} {WAITED_FOR[awaited]} within timeouts.start ({limit:g} s)")
+
+    def _warning_of_wait(self, event: events.TaskWaitsElsewhere) -> str | None:
+        """An evaluator is a cluster of its own, and so is a worker alone: nobody dials them."""
+        from launcher.misplaced_servers import waiting_elsewhere  # few runs come to this
+
+        dialled = {task for task in self._hosts if task.type != "evaluator"}
+        return waiting_elsewhere(event, PATIENCE) if event.task in dialled and len(dialled) > 1 else None
+
+    def _port_shared(self, event: events.PortShared) -> Iterator[Action]:
+        """By hand the second server would have failed; TF_GRPC_REUSE_PORT, which launch sets, let it start."""
+        from launcher.misplaced_servers import sharing
+
+        self._endings.add(Ending(event, stopped=False))
+        yield from self._stop_failed(f"{event.host}: {sharing(event)}")
 
     def _stall(self, event: events.Stalled) -> Iterator[Action]:
         self._endings.add(Ending(event, stopped=False))

@@ -48,7 +48,7 @@ class Agent:
     def __init__(self, guard_gone: int) -> None:
         self.guard_gone: int | None = guard_gone
         self.workers: dict[str, Worker] = {}
-        self.watch = Watch(self.tell)
+        self.watch = Watch(self.tell, time.monotonic())
         self.held: dict[str, socket.socket] = {}
         self.answering: Answering | None = None
         self.dialling: Dialling | None = None
@@ -186,7 +186,7 @@ class Agent:
         One of a task whose process has ended takes its place: same port, same log.
         """
         self.poll_interval = BUSY_POLL
-        self.watch = Watch(self.tell)
+        self.watch = Watch(self.tell, time.monotonic())
         if self.answering is not None:
             self.answering.close()
             self.answering = None

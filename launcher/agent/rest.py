@@ -12,6 +12,8 @@ import os
 
 AT_REST = 2.0
 """Seconds of rest after a stop signal that show that a worker does not save."""
+PATIENCE = 30.0
+"""Seconds of rest after which a worker that does not listen at its own address is told of."""
 BUSY = 0.02
 """Of one core: four times and more what a waiting TensorFlow takes, a fraction of what any work does."""
 TICKS = 2

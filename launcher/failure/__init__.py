@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from launcher.cluster import Task, chief_of, has_coordinator
 from launcher.errors import EXIT_USAGE
-from launcher.events import Awaited, HostLost, Stalled, TaskExited, TaskStartFailed, TimedOut, reported_step
+from launcher.events import (
+    Awaited,
+    HostLost,
+    PortShared,
+    Stalled,
+    TaskExited,
+    TaskStartFailed,
+    TimedOut,
+    reported_step,
+)
 from launcher.transport import LOCALHOST
 
 if TYPE_CHECKING:
@@ -41,7 +50,7 @@ class LastStep(NamedTuple):
 class Ending(NamedTuple):
     """How a member of the gang, or its host, ended."""
 
-    event: TaskExited | TaskStartFailed | HostLost | TimedOut | Stalled
+    event: TaskExited | TaskStartFailed | HostLost | TimedOut | Stalled | PortShared
     stopped: bool
     """The launcher had already told the gang to stop: the exit is of our making, the log need not be."""
     last_report: LastReport | None = None
@@ -57,21 +66,23 @@ class Kind(enum.IntEnum):
 
     HOST_LOST = 1
     NOT_STARTED = 2
-    KILLED = 3
+    PORT_SHARED = 3
+    """Its server has its port together with another one of the run."""
+    KILLED = 4
     """By a signal that was not ours, or because memory ran out."""
-    CRASHED = 4
+    CRASHED = 5
     """It printed a traceback of its own."""
-    BAD_USAGE = 5
+    BAD_USAGE = 6
     """Exit code 2."""
-    EXITED = 6
+    EXITED = 7
     """Another exit code, without a traceback."""
-    STALLED = 7
+    STALLED = 8
     """It stopped making progress, or stopped answering its peers."""
-    LEFT = 8
+    LEFT = 9
     """Exit code 0. It explains a peer's complaint, and is no failure otherwise."""
-    COLLATERAL = 9
+    COLLATERAL = 10
     """It failed because a peer had gone."""
-    STOPPED = 10
+    STOPPED = 11
     """The launcher ended it."""
 
 
@@ -130,6 +141,8 @@ def classify(ending: Ending, python: str | None = None) -> Failure:
             return _timed_out(*ending.event)
         case Stalled():
             return _stalled(ending.event)
+        case PortShared():
+            return _port_shared(ending.event)
         case TaskExited():
             return _exited(ending.event, ending.stopped, python)._replace(last_step=_last_step(ending.last_report))
 
@@ -166,6 +179,13 @@ def _timed_out(host: str, task: Task, awaited: Awaited, limit: float) -> Failure
         "If it is only slow to begin, give timeouts.start more"
     )
     return Failure(Kind.NOT_STARTED, host, task, summary=summary, remedy=remedy)
+
+
+def _port_shared(event: PortShared) -> Failure:
+    from launcher.misplaced_servers import remedy_for_sharing, sharing
+
+    task = event.processes[0][0]
+    return Failure(Kind.PORT_SHARED, event.host, task, summary=sharing(event), remedy=remedy_for_sharing(event))
 
 
 def _stalled(event: Stalled) -> Failure:

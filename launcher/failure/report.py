@@ -47,6 +47,8 @@ def _how(failure: Failure) -> str:
             return "was lost"
         case Kind.NOT_STARTED:
             return "could not be started"
+        case Kind.PORT_SHARED:
+            return "does not have its port for itself"
         case Kind.STALLED:
             return "stalled"
         case Kind.STOPPED:

@@ -50,7 +50,7 @@ LAUNCHER = """
     plan request access host_facts failure.remedies sync.project
     head_start failure.missing_file
     agent_process ssh_complaint ssh_destination
-    child
+    child misplaced_servers
     cluster_file cluster_file.places
     cluster_file.keys
     cluster_file.checks console.attempt_text
@@ -68,7 +68,7 @@ LAUNCHER = """
     agent.loop examiner.questions examiner.throughput
     agent.watching agent.evaluator agent.deliveries
     agent.workers agent.ports agent.reach agent.files agent.receiving
-    agent.comparing agent.placing agent.rest
+    agent.comparing agent.placing agent.rest agent.sockets
     agent.framing agent.processes agent.facts agent.support agent.received
     doctor.probe.telling
     doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program

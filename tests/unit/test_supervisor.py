@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import Empty
 
+import pytest
+
 from launcher import events
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import RestartLimits, Timeouts
@@ -834,3 +836,65 @@ def test_nobody_waits_for_the_server_of_an_evaluator() -> None:
     )
 
     assert result.succeeded
+
+
+def elsewhere(task: Task, *ports: int, dialled: tuple[str, ...] = ()) -> events.TaskWaitsElsewhere:
+    return events.TaskWaitsElsewhere("localhost", task, 2222, ports, (), dialled)
+
+
+def test_a_worker_that_waits_elsewhere_is_told_of_and_nothing_is_stopped() -> None:
+    result, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        (40, elsewhere(W1, 12346, dialled=("10.0.0.9:2222",))),
+        (41, elsewhere(W0)),
+        exited(50, W0),
+        exited(50, W1),
+        *emptied(50, W0, W1),
+    )
+
+    assert result.succeeded
+    assert script.said == [
+        "worker 1 on localhost has done nothing for 30 s: it listens at port 12346 instead of 2222, for another "
+        "cluster than launch's, and waits for 10.0.0.9:2222, which does not answer. "
+        "What to do: let the program use the TF_CONFIG that launch sets",
+        "worker 0 on localhost has done nothing for 30 s: it has TensorFlow loaded, but listens nowhere (its own port "
+        "is 2222), and waits; it is connected to nobody. "
+        "What to do: if the others wait for it, see what it does before it creates its strategy or server",
+    ]
+
+
+@pytest.mark.parametrize("plan", [plan_of(W0), plan_of(W0, EVALUATOR)])
+def test_nobody_dials_a_worker_alone_or_an_evaluator(plan: AttemptPlan) -> None:
+    tasks = [each.task for each in plan.tasks]
+    _, script = replay(
+        plan,
+        *(started(task) for task in tasks),
+        *((40, elsewhere(task)) for task in tasks),
+        *(exited(50, task) for task in reversed(tasks)),
+        *emptied(50, *tasks),
+    )
+
+    assert script.said == []
+
+
+def test_a_port_that_is_taken_twice_ends_the_attempt() -> None:
+    shared = events.PortShared("localhost", 12345, ((W0, 41), (W1, 42)))
+    result, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        (5, shared),
+        exited(5.1, W0, None, 15),
+        exited(5.1, W1, 1, tail=COLLATERAL),
+        *emptied(5.1, W0, W1),
+    )
+
+    assert not result.succeeded
+    assert script.told[0] == (5, Stop(signal.SIGTERM, 2))
+    assert script.said[0] == (
+        "localhost: processes 41 and 42 of worker 0 and worker 1 both serve TensorFlow at port 12345, "
+        "and a connection reaches any of them"
+    )
+    cause = root_cause([classify(each) for each in result.endings])
+    assert cause is not None
+    assert (cause.kind, cause.task) == (Kind.PORT_SHARED, W0)

@@ -24,12 +24,15 @@ LIBRARY = "libtensorflow_framework.so.2"
 LONGER_THAN_A_REST = 4.0
 
 
-def load_library() -> mmap.mmap:
+LOADED: list[mmap.mmap] = []
+
+
+def load_library() -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, LIBRARY)
         path.write_bytes(bytes(mmap.PAGESIZE))
         with path.open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            LOADED.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
 
 
 def save(*_: object) -> None:
@@ -49,10 +52,15 @@ def fall_asleep(*_: object) -> None:
     os._exit(0)
 
 
-manners = sys.argv[1:]
-manner = manners[CONFIG["task"]["index"] % len(manners)]
-library = None if manner == "plain" else load_library()
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, {"save": save, "asleep": fall_asleep}.get(manner, lambda *_: None))
-say("ready")
-threading.Semaphore(0).acquire()
+def main(*manners: str) -> None:
+    manner = manners[CONFIG["task"]["index"] % len(manners)]
+    if manner != "plain":
+        load_library()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, {"save": save, "asleep": fall_asleep}.get(manner, lambda *_: None))
+    say("ready")
+    threading.Semaphore(0).acquire()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

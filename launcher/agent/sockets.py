@@ -1,0 +1,100 @@
+"""Which process has which TCP socket: who listens where, and to whom a process is connected. From /proc."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+if False:  # names for type checkers only: typing costs start-up time
+    from collections.abc import Iterable, Iterator
+
+LISTEN = "0A"
+SYN_SENT = "02"
+ESTABLISHED = "01"
+
+
+class TcpSocket:
+    """A line of /proc/net/tcp or tcp6."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.local = words[1]
+        self.remote = words[2]
+        self.state = words[3]
+        self.inode = words[9]
+
+    @property
+    def port(self) -> int:
+        """Its own."""
+        return int(self.local.rpartition(":")[2], 16)
+
+    @property
+    def peer(self) -> str:
+        """The other end, as a person writes it: `10.0.0.2:40001`, `[2001:db8::2]:40001`."""
+        address, _, port = self.remote.partition(":")
+        return f"{readable(address)}:{int(port, 16)}"
+
+
+def tcp_sockets(pid: int) -> list[TcpSocket]:
+    """All of the network that a process is in."""
+    found = []
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{name}", encoding="ascii") as table:
+                found += [TcpSocket(line.split()) for line in table.readlines()[1:]]
+        except OSError:
+            continue  # no IPv6 here, or the process has ended
+    return found
+
+
+def inodes_of(pid: int) -> set[str]:
+    """The sockets that a process has open."""
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return set()
+    targets = (target_of(f"/proc/{pid}/fd/{name}") for name in names)
+    return {target[len("socket:[") : -1] for target in targets if target.startswith("socket:[")}
+
+
+def target_of(link: str) -> str:
+    """Where a link of /proc points to; empty: it is gone."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
+
+
+def shared_ports(pids: Iterable[int]) -> Iterator[tuple[int, list[int]]]:
+    """Each port at which several of these processes listen with sockets of their own, and which.
+
+    SO_REUSEPORT lets them: the kernel then gives each connection to any one of them. A TensorFlow server has several
+    sockets at its port, and a child that has inherited its parent's sockets shares them without harm.
+    """
+    pids = list(pids)
+    listening: dict[str, set[str]] = {}
+    for each in tcp_sockets(pids[0]) if pids else ():
+        if each.state == LISTEN:
+            listening.setdefault(each.local, set()).add(each.inode)
+    crowded = {local: inodes for local, inodes in listening.items() if len(inodes) > 1}
+    if not crowded:
+        return
+    owned = {pid: inodes_of(pid) for pid in pids}
+    for local, inodes in crowded.items():
+        seen: set[str] = set()
+        sharing = []
+        for pid in pids:
+            own = owned[pid] & inodes
+            if own - seen:
+                sharing.append(pid)
+            seen |= own
+        if len(sharing) > 1:
+            yield int(local.rpartition(":")[2], 16), sharing
+
+
+def readable(address: str) -> str:
+    """An address as /proc/net has it, in words of four bytes of this machine's order."""
+    raw = b"".join(bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8))
+    if len(raw) == 4:
+        return socket.inet_ntop(socket.AF_INET, raw)
+    text = socket.inet_ntop(socket.AF_INET6, raw)
+    return text[len("::ffff:") :] if text.startswith("::ffff:") and "." in text else f"[{text}]"
