@@ -318,6 +318,8 @@ class HostConnection:
             self._ended.set()
             if self._process is not None:
                 self._process.hang_up()
+                if self._early is not None and self.ssh_words:
+                    self._process.kill()  # in the middle of connecting, ssh would not notice
 
     def close(self) -> None:
         """End the agent: it stops whatever still runs, and is gone when this returns."""

@@ -9,8 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
+import psutil
 import pytest
-from launching import PATIENCE
+from launching import PATIENCE, await_true
 
 from launcher import events
 from launcher.access import Access
@@ -35,7 +36,8 @@ def connect(inbox: Inbox) -> Iterator[Connect]:
 
 @contextmanager
 def connected(argv: tuple[str, ...], inbox: Inbox) -> Iterator[HostConnection]:
-    connection = HostConnection("gpu-a", (), Access("gpu-a", argv), inbox, threading.Semaphore())
+    way = Access("gpu-a", argv, ssh=("ssh",))
+    connection = HostConnection("gpu-a", (), way, inbox, threading.Semaphore())
     yield connection
     connection.give_up("the test is over")
     connection.close()
@@ -47,6 +49,16 @@ def test_nobody_waits_for_a_host_to_read(connect: Connect) -> None:
     connection.beat()
 
     assert not connection.lost
+
+
+def test_a_connection_that_is_not_there_yet_ends_when_it_is_told_to(connect: Connect, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    connection = connect("sh", "-c", f"head -c {len(opening())} >/dev/null; echo $$ >{pid}; exec sleep 1000")
+    await_true(lambda: pid.exists() and pid.read_text(), "it reads no more")
+    process = psutil.Process(int(pid.read_text()))
+    connection.begin_to_close()
+
+    process.wait(PATIENCE)
 
 
 def test_all_that_was_sent_before_arrives(connect: Connect, inbox: Inbox, tmp_path: Path) -> None:
