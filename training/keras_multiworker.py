@@ -535,9 +535,18 @@ def _build_from_spec(original: Function, announce: Announce) -> Function:
         if iterator is not None and _is_multi_worker(self._distribute_strategy):
             announce()
             iterator, data_batch = None, _one_replica_batch(iterator)
+            self.built = self.built or _is_never_called(self)
         original(self, iterator=iterator, data_batch=data_batch)
 
     return _maybe_symbolic_build
+
+
+def _is_never_called(model: Model) -> bool:
+    """Whether its `train_step` uses nothing but its parts, as a GAN's does: there is no `call`, so no way to build it.
+
+    Without a strategy Keras never tries to.
+    """
+    return type(model).call is importlib.import_module("keras.src.models.model").Model.call
 
 
 def _one_replica_batch(epoch_iterator: Data) -> Data:

@@ -71,11 +71,14 @@ def test_a_job_script_writes_records_and_each_worker_reads_files_of_its_own(laun
     assert b"examples seen: 192\n" in launch.log("worker-0"), "96 of 4 files, twice, none of them by both workers"
 
 
-def test_a_model_with_its_own_train_step_is_fitted_three_times_the_last_time_until_nan(launched: Launched) -> None:
+def test_models_with_their_own_train_step_are_fitted_until_nan_and_without_ever_being_called(
+    launched: Launched,
+) -> None:
     launch = launched(*TWO, WILD / "own_train_step.py")
 
     assert last_lines(launch) == ["epochs: [0, 1] [2, 3] 1"] * 2
     assert b"Invalid loss, terminating training" in launch.log("worker-1")
+    assert b"gan: ['d_loss', 'g_loss'] 8 steps\n" in launch.log("worker-1")
 
 
 def test_the_children_of_a_program_are_its_own_business(launched: Launched) -> None:
