@@ -16,9 +16,6 @@ if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
     from typing import Any
 
-STAGING = ".bringing-"
-"""How the directory's name begins; the host's name and this process's number follow, for hosts that share a disk."""
-
 
 class Deliveries:
     """One delivery at a time, into one directory."""
@@ -31,18 +28,14 @@ class Deliveries:
         self._arriving: dict[int, tuple[int, Any]] = {}
         """File -> its descriptor, and the hash of what has come."""
 
-    def begin(self, number: int, root: str, beside: str) -> None:
-        """Make ready for files that will be placed below `root`, and lie below `beside` until then."""
+    def begin(self, number: int, root: str, staging: str) -> None:
+        """Make ready for files that will be placed below `root`. Until then they lie in `staging`, this host's own."""
         self.close()
         try:
             self._root = root
             os.makedirs(root, mode=0o700, exist_ok=True)
-            place = os.fsencode(beside)
-            host = os.fsencode(f"{STAGING}{os.uname().nodename}-")
-            for name in os.listdir(place):
-                if name.startswith(host):
-                    remove_directory(os.path.join(place, name))  # of an agent that was killed
-            self._staging = os.path.join(place, host + str(os.getpid()).encode())
+            self._staging = os.fsencode(staging)
+            remove_directory(self._staging)  # of an agent that was killed
             os.mkdir(self._staging, 0o700)
             space = os.statvfs(self._staging)
         except OSError as error:

@@ -26,6 +26,7 @@ from launcher.gathering.remote_files import RemoteFile, plain_names
 from launcher.gathering.report import left_line, retry_line, stays_line, trouble_lines
 from launcher.gathering.worker_logs import WorkerLogs
 from launcher.run_directory import RunDirectory
+from launcher.run_directory.brought import Brought
 from launcher.run_directory.state import RunHost, chief_host
 from launcher.transport import LOCALHOST
 
@@ -193,10 +194,15 @@ class Gathering:
         return all(each.trouble is None for each in self.outcomes)
 
     def _staying(self, outcome: Outcome) -> list[RemoteFile]:
-        """What only its host has. Where hosts share a disk, each has the chief's files, which are here."""
+        """What only its host has: neither the chief's files, which are here, nor what was brought there of them."""
         if outcome.host.name == self._chief:
             return list(outcome.gathered.stays)
-        return [file for file in outcome.gathered.stays if not is_copy(self._directory.chief, file)]
+        brought = Brought(self._directory.brought_file)
+        return [
+            file
+            for file in outcome.gathered.stays
+            if not is_copy(self._directory.chief, file) and not brought.is_ours(outcome.host.name, *file)
+        ]
 
     def _gatherer(self, host: RunHost) -> HostGatherer:
         is_chief = host.name == self._chief and bool(self._names)

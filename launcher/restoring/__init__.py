@@ -12,20 +12,21 @@ from functools import partial
 from launcher.agent.files import EVERYTHING, walk
 from launcher.errors import HostError
 from launcher.gathering import Gathering, Say
-from launcher.gathering.chief_output import ChiefOutput, NotBroughtError
+from launcher.gathering.chief_output import LONG, ChiefOutput, NotBroughtError
 from launcher.gathering.conversation import Conversation, Errand, HostAwayError
 from launcher.gathering.image import NoRoomError
 from launcher.gathering.record import InUseError
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.state_file import newest_named
 from launcher.gathering.under_way import UnderWay
-from launcher.restoring.brought import Brought
 from launcher.restoring.delivery import Delivery
 from launcher.restoring.needs import Needs, Place, lacking, needs_of, newer
 from launcher.restoring.parcels import Parcel, brought_line, parcels, wanted_on
 from launcher.run_directory import RunDirectory
+from launcher.run_directory.brought import Brought
 from launcher.run_directory.state import RunHost, chief_host
 from launcher.transport import LOCALHOST
+from launcher.wording import exact_size
 
 Deliver = Callable[..., None]
 """Tell an agent a step of `launcher.agent.deliveries`: the host's name, the step, raw bytes, fields."""
@@ -109,6 +110,8 @@ class Restoring:
 
     def _bring(self, host: RunHost, conversation: Conversation, lacking: Sequence[Parcel]) -> None:
         size = sum(each.file.size for each in lacking)
+        if size >= LONG:
+            self._say(f"{host.name}: bringing the newest checkpoint ({exact_size(size)})")
         under_way = UnderWay(f"{host.name}: bringing the newest checkpoint", size, self._say)
         Delivery(host, conversation, partial(self._deliver, host.name)).bring(lacking, under_way.moved)
         self._say(brought_line(host.name, lacking))

@@ -14,6 +14,7 @@ from launcher.errors import HostError
 from launcher.events import FileNews
 from launcher.gathering.conversation import Conversation
 from launcher.restoring.parcels import Parcel
+from launcher.run_directory import file_name
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import shown
 from launcher.sync.window import Window
@@ -58,7 +59,7 @@ class Delivery:
             raise
 
     def _bring(self, parcels: Sequence[Parcel], moved: Callable[[int], None]) -> None:
-        self._tell("begin", root=self._host.output_dir, beside=self._host.run_dir)
+        self._tell("begin", root=self._host.output_dir, staging=staging(self._host))
         self._check_room(sum(parcel.file.size for parcel in parcels), self._answer("ready").told["free"])
         digests = [self._send_file(number, parcel, moved) for number, parcel in enumerate(parcels)]
         while not self._window.is_empty:
@@ -100,6 +101,11 @@ class Delivery:
                 f"{self._host.name}: no room in {shown(Path(self._host.output_dir))} for what a restart needs: "
                 f"{exact_size(needed)} are needed, {exact_size(free)} are free; make room there"
             )
+
+
+def staging(host: RunHost) -> str:
+    """A directory beside the output directory, and none of another host that shares the disk."""
+    return f"{host.run_dir}/.bringing-{file_name(host.name)}"
 
 
 def failed(host: RunHost, told: Mapping[str, Any]) -> str:

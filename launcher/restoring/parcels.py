@@ -69,22 +69,22 @@ def _directories(needs: Needs) -> Iterator[str]:
 
 
 def wanted_on(
-    there: Mapping[str, RemoteFile], every: Sequence[Parcel], is_ours: Callable[[RemoteFile], bool]
+    there: Mapping[str, RemoteFile], every: Sequence[Parcel], is_ours: Callable[[str, int, int], bool]
 ) -> list[Parcel]:
     """What a host lacks: by path, size and time of modification.
 
     Args:
         there: what it has.
         every: what it needs.
-        is_ours: whether a file that it has was brought there, and not made there.
+        is_ours: whether a file that it has (path, bytes, ns) was brought there, and not made there.
     """
     return [each for each in every if _is_wanted(there.get(each.file.path), each, is_ours)]
 
 
-def _is_wanted(found: RemoteFile | None, parcel: Parcel, is_ours: Callable[[RemoteFile], bool]) -> bool:
+def _is_wanted(found: RemoteFile | None, parcel: Parcel, is_ours: Callable[[str, int, int], bool]) -> bool:
     if found is None:
         return True
-    return found != parcel.file and (parcel.is_checkpoint or is_ours(found))
+    return found != parcel.file and (parcel.is_checkpoint or is_ours(*found))
 
 
 def brought_line(host: str, parcels: Sequence[Parcel]) -> str:

@@ -24,7 +24,9 @@ from launcher.transport import LEASE, LOCALHOST, agent_argv
 class RestoringHosts:
     """`gpu-0` has the chief, unless this machine has."""
 
-    def __init__(self, directory: Path, count: int = 2, *, local_chief: bool = False, shared: bool = False) -> None:
+    def __init__(
+        self, directory: Path, count: int = 2, *, local_chief: bool = False, shared: bool = False, interval: float = 0
+    ) -> None:
         self.run = RunDirectory(directory / "run")
         self.run.path.mkdir(mode=0o700)
         self.here = self.run.make_chief()
@@ -32,6 +34,8 @@ class RestoringHosts:
         self.delivered: list[tuple[str, str]] = []
         """Host and step of what was told to agents that receive."""
         self.on_delivery: Callable[[str, str], object] = lambda _host, _step: None
+        self.on_piece: Callable[[], object] = lambda: None
+        """Called before a piece that an agent has sent is acknowledged; until it returns little more is sent."""
         self._heard = threading.Condition()
         self._inbox: Inbox = SimpleQueue()
         self.hosts = [
@@ -44,7 +48,7 @@ class RestoringHosts:
         self.all = [RunHost(LOCALHOST, ("worker-0",), str(self.run.path), str(self.here))] if local_chief else []
         self.all += self.hosts
         self._connections = {host.name: self._connect(host.name) for host in self.hosts}
-        self.gathering = Gathering(self.run, ["."], self._ask, self._say, self._one_is_over)
+        self.gathering = Gathering(self.run, ["."], self._ask, self._say, self._one_is_over, interval=interval)
         self.gathering.begin(self.all, lambda _name: False)
         self._forwarder = threading.Thread(target=self._forward)
         self._forwarder.start()
@@ -69,6 +73,8 @@ class RestoringHosts:
         self._connections[f"gpu-{number}"].give_up("the link is cut")
 
     def _ask(self, host: str, step: str, **fields: Any) -> None:
+        if step == "arrived":
+            self.on_piece()
         self._connections[host].ask_about_files(step, **fields)
 
     def _deliver(self, host: str, step: str, body: bytes = b"", **fields: Any) -> None:

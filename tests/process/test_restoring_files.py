@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from launching import MARK, await_true, disk
 from restoring_hosts import RestoringHosts, save, write
 
 from launcher.errors import HostError
-from launcher.gathering.conversation import BrokenOffError
+from launcher.gathering.conversation import BrokenOffError, HostAwayError
 
 Made = Callable[..., RestoringHosts]
 MB = 1_000_000
@@ -208,11 +209,11 @@ def test_a_full_disk_is_told_with_the_room_that_is_needed(made: Made, tmp_path: 
 def test_what_an_agent_that_was_killed_has_left_goes(made: Made) -> None:
     hosts = made()
     save(hosts.output(0), 5)
-    write(hosts.output(1).parent, f".bringing-{os.uname().nodename}-1/0", b"half")
-    write(hosts.output(1).parent, ".bringing-another-1/0", b"another host's")
+    write(hosts.output(1).parent, ".bringing-gpu-1/0", b"half")
+    write(hosts.output(1).parent, ".bringing-another/0", b"another host's")
     hosts.restore()
 
-    assert hosts.left_of(1) == [".bringing-another-1"]
+    assert hosts.left_of(1) == [".bringing-another"]
 
 
 def test_an_errand_that_nobody_waits_for_is_broken_off(made: Made) -> None:
@@ -226,3 +227,28 @@ def test_an_errand_that_nobody_waits_for_is_broken_off(made: Made) -> None:
     hosts.on_delivery = lambda _host, _step: None
     hosts.restore()
     assert "ckpt/step-5.index" in hosts.there(1)
+
+
+def test_a_look_that_is_under_way_is_broken_off_for_it(made: Made) -> None:
+    hosts = made(interval=0.01)
+    comes, goes_on = threading.Event(), threading.Event()
+    hosts.on_piece = lambda: (comes.set(), goes_on.wait(60))
+    write(hosts.output(0), "predictions.npy", os.urandom(5 * MB))
+    assert comes.wait(60)
+    was_there: list[bool] = []
+    errand = hosts.gathering.errand("gpu-0", lambda _: was_there.append((hosts.here / "predictions.npy").exists()))
+    goes_on.set()
+
+    await_true(lambda: errand.is_over, "the errand is done")
+    assert (was_there, errand.trouble) == ([False], None)
+    await_true(lambda: contents(hosts.here) == hosts.there(0), "the look goes on")
+
+
+def test_an_errand_on_a_host_that_is_lost_is_over_at_once(made: Made) -> None:
+    hosts = made()
+    hosts.cut(1)
+    await_true(lambda: "gpu-1" in hosts.gathering.losses, "the loss is heard of")
+    errand = hosts.gathering.errand("gpu-1", lambda _: None)
+
+    await_true(lambda: errand.is_over, "the errand is over")
+    assert isinstance(errand.trouble, HostAwayError)

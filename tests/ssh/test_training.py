@@ -59,3 +59,47 @@ def test_two_hosts_train_one_model_and_the_chiefs_files_come_home(
     assert "gathered checkpoints/step-29 (2 files, " in started.last_words
     assert "not brought" not in started.last_words
     assert not list(checkpoints.rglob("*temp*"))
+
+
+FURTHEST = """
+import sys, numpy, tensorflow as tf
+one, other = (tf.train.load_checkpoint(tf.train.latest_checkpoint(path)) for path in sys.argv[1:])
+names = [name for name in one.get_variable_to_shape_map() if "OBJECT_GRAPH" not in name and "run/" not in name]
+assert len(names) > 5
+print(max(float(numpy.max(numpy.abs(one.get_tensor(name) - other.get_tensor(name)))) for name in names))
+"""
+"""How far the numbers of two checkpoints are from each other."""
+LONG_ENOUGH = ("--", "python", "-m", "training", "--epochs", "40")
+"""For three faults on the way."""
+
+
+def pid(started: Launch, task: str) -> int:
+    """The number that the newest process of a task has on its host."""
+    return next(e["pid"] for e in reversed(started.events) if e["type"] == "task_started" and e["task"] == task)
+
+
+def test_a_run_that_loses_a_worker_its_chief_and_its_host_ends_with_the_weights_of_an_undisturbed_one(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    undisturbed = launch(*cluster(*hosts[1:3], defaults=TENSORFLOW), *LONG_ENOUGH)
+    assert undisturbed.wait(TRAINING) == 0
+    options = cluster(
+        *hosts[:2],
+        defaults=TENSORFLOW,
+        collect_interval="200ms",
+        restart={"max_restarts": 3, "backoff": 0},
+        timeouts={"lease": "5s"},
+    )
+    started = launch(*options, *LONG_ENOUGH)
+    started.await_log(b"epoch 3/", "worker-0")
+    hosts[1].process(pid(started, "worker-1")).kill()
+    started.await_log(b"epoch 10/", "worker-0", attempt=1)
+    hosts[0].process(pid(started, "worker-0")).kill()
+    started.await_log(b"epoch 20/", "worker-0", attempt=2)
+    hosts[0].boot()
+
+    assert started.wait(TRAINING) == 0
+    assert started.run_state["result"]["attempts"] == 4
+    checkpoints = [str(each.run_directory / "chief" / "checkpoints") for each in (undisturbed, started)]
+    compared = subprocess.run([sys.executable, "-c", FURTHEST, *checkpoints], capture_output=True, text=True)
+    assert float(compared.stdout) < 1e-4, compared.stderr

@@ -26,7 +26,7 @@ LAUNCHER = """
     restoring
     gathering restoring.delivery
     restoring.parcels
-    gathering.host_gatherer gathering.newest_step restoring.needs restoring.brought
+    gathering.host_gatherer gathering.newest_step restoring.needs
     gathering.chief_output gathering.other_output gathering.worker_logs
     gathering.report
     gathering.image
@@ -45,7 +45,7 @@ LAUNCHER = """
     supervisor
     lone_workers endings
     hosts dry_run failure.interrupted failure.report failure.restart_policy python_choice
-    run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
+    run_directory.brought run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
     failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
     plan request access host_facts failure.remedies sync.project
     head_start failure.missing_file

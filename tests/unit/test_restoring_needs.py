@@ -120,7 +120,7 @@ def test_a_hosts_own_notes_are_left_to_it() -> None:
         for path in ("checkpoint", "own.json", "brought.json", "missing.json")
     ]
     there = {path: RemoteFile(path, 1, 5) for path in ("checkpoint", "own.json", "brought.json")}
-    wanted = wanted_on(there, every, lambda file: file.path == "brought.json")
+    wanted = wanted_on(there, every, lambda path, _size, _time: path == "brought.json")
 
     assert [each.file.path for each in wanted] == ["checkpoint", "brought.json", "missing.json"]
 
