@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
-import math
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +24,7 @@ from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy, rest
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.host_contexts import host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.host_facts import start_warnings
+from launcher.host_files import HostFiles
 from launcher.hosts import Hosts, StopRequestedError
 from launcher.lone_workers import LoneWorkers
 from launcher.plan import AttemptPlan, brings_training, plan_attempt, thread_warnings
@@ -42,7 +41,6 @@ from launcher.sync.sending import ProjectSync
 from launcher.transport import LOCALHOST
 
 if TYPE_CHECKING:
-    from launcher.gathering import Gathering  # needed only once workers run on other hosts
     from launcher.resumption import Resumption  # needed only by a run that goes on
     from launcher.run_record import RunRecord  # needed only once workers run
 
@@ -50,12 +48,8 @@ LAST_WORDS = 1.0
 """Seconds that a console which is stuck at the end gets for the launcher's last lines."""
 DRAIN_LOOK = 0.1
 """Seconds between two looks for a Ctrl-C while a slow console catches up."""
-STEP_PATIENCE = 5.0
-"""Seconds that a chief on another host gets to tell how far its checkpoints have come, before a restart is decided."""
 AWAY_LOOK = 2.0
 """Seconds between two tries to connect to a host that was lost."""
-GIVING_UP = 1.0
-"""Seconds that gathering gets to break off."""
 
 
 class Session:
@@ -91,7 +85,7 @@ class Session:
         self._interpreters: dict[Task, str | None] = {}
         self._remote_logs = RemoteLogs(self._complain)
         self._run_hosts: tuple[RunHost, ...] = ()
-        self._gathering: Gathering | None = None
+        self._files = HostFiles(self._directory, file, hosts, inbox, self._console.say, self._attended)
 
     def _complain(self, text: str) -> None:
         self._console.say(text, error=True)
@@ -110,7 +104,9 @@ class Session:
         except StopRequestedError as stopped:
             result = result._replace(exit_code=128 + stopped.signal)
         finally:
-            result = self._gathered(result)
+            self._remote_logs.close()
+            not_here = self._files.gather_the_rest()
+            result = result._replace(exit_code=result.exit_code or not_here)
             self._finish(result)
         return result
 
@@ -135,7 +131,7 @@ class Session:
             result = RunResult(self._exit_code(ended), self._directory.path, len(tried) + 1, cause, restarts)
             if ended.training_done or ended.interrupted is not None:
                 return result
-            before, step = step, self._newest_step()
+            before, step = step, self._files.newest_step() if self._file.restart.max_restarts else None
             tried = (*tried, Attempt(cause, before, step, ended.lone_restarts))
             decision = policy.decide(tried)
             if isinstance(decision, GiveUp):
@@ -159,7 +155,7 @@ class Session:
         self._interpreters = {each.task: each.interpreter for each in plan.tasks}
         self._run_hosts = run_hosts(self._file, contexts)
         if attempt:
-            self._bring_newest_checkpoint()
+            self._files.bring_newest_checkpoint(self._run_hosts)
         self._directory.make_attempt(attempt)
         remote = [host for host in self._file.hosts if not host.is_local]
         self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
@@ -226,18 +222,6 @@ class Session:
             if isinstance(event, events.HostLost):
                 self._complain(f"{event.host} was lost: {event.reason}; it is called again for the restart")
 
-    def _newest_step(self) -> int | None:
-        """How far the checkpoints have come, whether they are here already or still on the chief's host."""
-        if not self._file.restart.max_restarts:
-            return None  # nothing depends on it
-        steps = [newest_step(self._directory.chief)]
-        if self._gathering is not None:
-            asked = self._gathering.ask_newest_step()
-            for _ in self._attended(STEP_PATIENCE, lambda: asked.is_over):
-                pass
-            steps.append(asked.step)
-        return max((step for step in steps if step is not None), default=None)
-
     def _attended(self, seconds: float, over: Callable[[], bool] = lambda: False) -> Iterator[events.Event]:
         """Stay with the hosts until something is over, or for a time; yield what happens meanwhile.
 
@@ -255,65 +239,6 @@ class Session:
                 raise StopRequestedError(event.signal)
             yield event
 
-    def _bring_newest_checkpoint(self) -> None:
-        """To every host that lacks it, so that all workers start from the same one.
-
-        Raises:
-            HostError: a host does not take it.
-            StopRequestedError: the user would not wait.
-        """
-        gathering = self._begin_gathering()
-        if gathering is None:
-            return
-        from launcher.restoring import Restoring
-
-        restoring = Restoring(self._directory, self._run_hosts, gathering, self._hosts.deliver, self._console.say)
-        try:
-            for errands in restoring.phases():
-                for _ in self._attended(math.inf, lambda asked=errands: all(each.is_over for each in asked)):  # type: ignore[misc]
-                    pass
-        except StopRequestedError:
-            gathering.break_off_errands()
-            raise
-
-    def _begin_gathering(self) -> Gathering | None:
-        """Once the first worker runs, or before another attempt; None: this machine is all there is."""
-        if all(host.is_local for host in self._file.hosts):
-            return None
-        if self._gathering is None:
-            from launcher.gathering import Gathering
-
-            self._gathering = Gathering(
-                self._directory,
-                self._file.collect,
-                self._hosts.ask_about_files,
-                self._console.say,
-                ended=lambda: self._inbox.put(events.GatheringEnded()),
-                interval=self._file.collect_interval,
-            )
-        self._gathering.begin(self._run_hosts, self._hosts.is_lost)
-        return self._gathering
-
-    def _gathered(self, result: RunResult) -> RunResult:
-        """Bring what the hosts have. A further Ctrl-C leaves it there."""
-        self._remote_logs.close()
-        gathering = self._gathering
-        if gathering is None:
-            return result
-        gathering.finish()
-        try:
-            for _ in self._attended(math.inf, lambda: gathering.is_over):
-                pass
-        except StopRequestedError as stopped:
-            gathering.give_up()
-            result = result._replace(exit_code=result.exit_code or 128 + stopped.signal)
-            with contextlib.suppress(StopRequestedError):
-                for _ in self._attended(GIVING_UP, lambda: gathering.is_over):
-                    pass
-        if not gathering.tell(f"{launch_command()} collect {shlex.quote(relative(self._directory.path))}"):
-            result = result._replace(exit_code=result.exit_code or EXIT_HOST)
-        return result
-
     # ---- what is shown and written down
     def _observe(self, event: events.Event) -> None:
         self._sync.take(event)
@@ -324,8 +249,8 @@ class Session:
                 self._remote_logs.write(event.task, event.offset, event.data)
                 self._console.write(event.task, event.data)
                 return
-            case events.FileNews() | events.HostLost() if self._gathering is not None:
-                self._gathering.take(event)
+            case events.FileNews() | events.HostLost():
+                self._files.take(event)
             case events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain():
                 self._console.say(event.line)
             case events.LogEnded():
@@ -335,7 +260,7 @@ class Session:
             case events.TaskStarted() if self._unwritten is not None:
                 plan, self._unwritten = self._unwritten, None
                 self._write_down(plan)
-                self._begin_gathering()
+                self._files.begin(self._run_hosts)
         if not isinstance(event, events.FileNews):
             self._event_log.append(event)
 

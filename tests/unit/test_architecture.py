@@ -20,7 +20,7 @@ LAUNCHER = """
     collect doctor
     run
     session
-    resumption
+    resumption host_files
     run_record sync.sending
     run_result
     restoring
