@@ -128,8 +128,9 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
     """Run `launch ARGUMENTS` until its end, over real TensorFlow workers; no process of it may be left afterwards.
 
     `launched("--workers", "2", "--", "python", script, env={})`. A launcher that does not end is killed after
-    `patience` seconds, and the test fails. Where it succeeds at the first attempt, no temporary file may be left either
-    (a worker that is killed leaves TensorFlow's).
+    `patience` seconds, and the test fails. `meanwhile` is called with the launch while it runs. Where it succeeds at
+    the first attempt, no temporary file may be left either, unless `kills` says that tasks are killed on the way, or
+    stopped at its end (they leave TensorFlow's).
     """
     inherited = {
         key: value
@@ -137,7 +138,13 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
         if not key.startswith(("LAUNCH_", "TF_", "VIRTUAL_ENV", "CONDA_"))
     }
 
-    def run(*arguments: str | Path, env: Mapping[str, str] | None = None, patience: float = 280) -> Launch:
+    def run(
+        *arguments: str | Path,
+        env: Mapping[str, str] | None = None,
+        patience: float = 280,
+        meanwhile: Callable[[Launch], object] = lambda _: None,
+        kills: bool = False,
+    ) -> Launch:
         directory = tmp_path_factory.mktemp("launched")
         temporary = directory / "tmp"
         temporary.mkdir()
@@ -145,8 +152,9 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
         own["PYTHONDONTWRITEBYTECODE"] = "1"  # AutoGraph imports what it writes to a temporary file
         with launches(directory, inherited | own) as start:
             launch: Launch = start(*arguments, env=env)
+            meanwhile(launch)
             code = launch.wait(patience)
-        if code == 0 and not (launch.run_directory / "attempt-1").exists():
+        if code == 0 and not kills and not (launch.run_directory / "attempt-1").exists():
             assert not list(temporary.iterdir())
         return launch
 
