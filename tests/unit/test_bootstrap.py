@@ -184,3 +184,13 @@ def test_a_program_without_keras_loads_no_module_for_our_sake(packages: Path) ->
     with_us = set(printed(python(packages, code))[0].split())
     without_us = set(printed(python(packages, code, fix=None, PYTHONPATH=str(packages)))[0].split())
     assert with_us - without_us <= {"sitecustomize"}
+
+
+def test_a_program_that_removes_its_cluster_before_it_imports_keras_gets_the_fix(packages: Path) -> None:
+    """TensorFlow's tutorial does, and sets a cluster of its own once TensorFlow, and so Keras, has been imported."""
+    code = "import os; del os.environ['TF_CONFIG']; import keras"
+    assert printed(python(packages, code)) == ["fixed True"]
+
+
+def test_a_child_that_is_given_no_cluster_gets_the_fix_for_one_that_it_may_set_later(packages: Path) -> None:
+    assert printed(python(packages, "import keras", TF_CONFIG="", LAUNCH_TF_CONFIG=GANG)) == ["fixed True"]
