@@ -7,7 +7,7 @@ a class of Keras: a program's own classes may lack the same.
 
 from __future__ import annotations
 
-_OPTIMIZER = r"(?:Ada(?:delta|factor|grad|m|max|mW)|Ftrl|Lamb|Lion|LossScaleOptimizer|Nadam|RMSprop|SGD|Optimizer)"
+_OPTIMIZER = r"(?:Ada(?:delta|factor|grad|m|max|mW)|Ftrl|Lion|LossScaleOptimizer|Nadam|RMSprop|SGD|Optimizer)"
 _METRIC = (
     r"(?:Mean|Sum|Hinge|Poisson|AUC|Precision|Recall|(?:F1|FBeta|R2)Score|KLDivergence"
     r"|\w+(?:Accuracy|Crossentropy|Error|Hinge|IoU|Negatives|Positives|Similarity|At[A-Z]\w+)|\w*Metric\w*)"
