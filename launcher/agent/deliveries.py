@@ -25,8 +25,10 @@ class Deliveries:
         self._root = ""
         self._staging: bytes | None = None
         """None: nothing is under way."""
-        self._arriving: dict[int, tuple[int, Any]] = {}
-        """File -> its descriptor, and the hash of what has come."""
+        self._digests: dict[int, Any] = {}
+        """File -> the hash of what has come of it."""
+        self._open: tuple[int, int] | None = None
+        """The file that is being written, and its descriptor: they come one after the other."""
 
     def begin(self, number: int, root: str, staging: str) -> None:
         """Make ready for files that will be placed below `root`. Until then they lie in `staging`, this host's own."""
@@ -48,9 +50,8 @@ class Deliveries:
         if self._staging is None:
             return
         try:
-            fd, digest = self._opened(file)
-            write_all(fd, body)
-            digest.update(body)
+            write_all(self._opened(file), body)
+            self._digests[file].update(body)
         except OSError as error:
             self._fail(number, path, error)
             return
@@ -65,7 +66,7 @@ class Deliveries:
             for file, (path, *stamp) in enumerate(files):  # noqa: B007 (named where something fails)
                 self._verify(file, *stamp)
             for file, (path, *_) in enumerate(files):
-                put_below(self._root, path, os.path.join(self._staging, str(file).encode()))
+                put_below(self._root, path, self._place_of(file))
         except OSError as error:
             self._fail(number, path, error)
             return
@@ -73,10 +74,12 @@ class Deliveries:
         self._tell("files_placed", number=number)
 
     def _verify(self, file: int, size: int, mtime_ns: int, sha256: str) -> None:
-        fd, digest = self._opened(file)
-        if (os.fstat(fd).st_size, digest.hexdigest()) != (size, sha256):
+        if file not in self._digests:
+            self._opened(file)  # it is empty
+        place = self._place_of(file)
+        if (os.stat(place).st_size, self._digests[file].hexdigest()) != (size, sha256):
             raise OSError(errno.EIO, "what came of it is not what was sent")
-        os.utime(fd, ns=(mtime_ns, mtime_ns))
+        os.utime(place, ns=(mtime_ns, mtime_ns))
 
     def drop(self, number: int) -> None:  # noqa: ARG002 (each step has one)
         """Nobody wants any more what is under way."""
@@ -84,22 +87,33 @@ class Deliveries:
 
     def close(self) -> None:
         """What has not been put in its place is gone."""
-        for fd, _ in self._arriving.values():
-            os.close(fd)
-        self._arriving = {}
+        self._close_open()
+        self._digests = {}
         if self._staging is not None:
             staging, self._staging = self._staging, None
-            remove_directory(staging)
+            try:
+                remove_directory(staging)
+            except OSError as error:
+                os.write(2, f"{os.fsdecode(staging)} is left: {error.strerror}\n".encode())
 
-    def _opened(self, file: int) -> tuple[int, Any]:
+    def _opened(self, file: int) -> int:
         import hashlib  # few runs need it, and all would wait for it
 
-        assert self._staging is not None
-        if file not in self._arriving:
-            place = os.path.join(self._staging, str(file).encode())
+        if self._open is None or self._open[0] != file:
+            self._close_open()
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._arriving[file] = os.open(place, flags, 0o600), hashlib.sha256()
-        return self._arriving[file]
+            self._open = file, os.open(self._place_of(file), flags, 0o600)
+            self._digests[file] = hashlib.sha256()
+        return self._open[1]
+
+    def _close_open(self) -> None:
+        if self._open is not None:
+            os.close(self._open[1])
+            self._open = None
+
+    def _place_of(self, file: int) -> bytes:
+        assert self._staging is not None
+        return os.path.join(self._staging, str(file).encode())
 
     def _fail(self, number: int, path: str, error: OSError) -> None:
         self.close()

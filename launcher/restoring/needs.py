@@ -18,8 +18,8 @@ from launcher.gathering.state_file import STATE_FILE
 
 LARGEST_OTHER = 16 << 20
 """Bytes of a file that is no checkpoint that anybody knows, at most: what a program notes for itself is small."""
-MOST_OTHERS = 64 << 20
-"""Bytes of all of them; the newest first."""
+MOST_OTHERS, MOST_OTHER_FILES = 64 << 20, 1000
+"""Bytes of all of them, and how many; the newest first."""
 
 _WEIGHTS = re.compile(r"(?s).*\.(?:keras|h5|hdf5)(?:\.bkp)?")
 _SHARDED_WEIGHTS = re.compile(r"(?s)(.*)\.weights\.json")
@@ -161,10 +161,11 @@ def _newest_of_each_series(units: Iterable[Unit]) -> list[Unit]:
 
 
 def _small(files: Iterable[RemoteFile]) -> Iterator[Unit]:
-    total = 0
-    for file in sorted(files, key=lambda file: (-file.mtime_ns, file.path)):
-        if file.size <= LARGEST_OTHER and not grows(file.path) and total + file.size <= MOST_OTHERS:
-            total += file.size
+    left = MOST_OTHERS
+    fitting = [file for file in files if file.size <= LARGEST_OTHER and not grows(file.path)]
+    for file in sorted(fitting, key=lambda file: (-file.mtime_ns, file.path))[:MOST_OTHER_FILES]:
+        if file.size <= left:
+            left -= file.size
             yield Unit(file.path, (file,), is_checkpoint=False)
 
 

@@ -157,6 +157,15 @@ def test_a_note_that_a_host_made_itself_stays_its_own(made: Made) -> None:
     assert hosts.there(1)["state.json"] == b"newer"
 
 
+def test_many_small_files_and_empty_ones_come(made: Made) -> None:
+    hosts = made()
+    for number in range(900):
+        write(hosts.output(0), f"notes/{number}.json", b"" if number % 2 else b"{}")
+    hosts.restore()
+
+    assert hosts.there(1) == hosts.there(0)
+
+
 def test_a_link_in_the_way_is_not_followed(made: Made, tmp_path: Path) -> None:
     hosts = made()
     save(hosts.output(0), 5)
