@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
+import pytest
 from launching import Launch, await_true
 from rig import Host
 
@@ -121,13 +122,35 @@ def test_a_run_that_is_resumed_goes_on_from_the_same_step(launch: Start, cluster
     assert len(chief_found) == 3
 
 
-def test_ctrl_c_does_not_wait_for_what_is_brought(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_what_was_on_its_way_when_the_launcher_ended_is_gone_and_comes_with_the_next_run(
+    launch: Start, cluster: Cluster, hosts: Hosts, number: int
+) -> None:
     hosts[1].limit_rate("2mbit")
     started = launch(*cluster(*hosts[:2], **AGAIN), *program("save 5 20000000; exit 3", "exec sleep 1000"))
     bringing = "ls -A ~/.tf-launch/runs/*/.bringing-*"
     await_true(lambda: hosts[1].run(bringing, check=False).returncode == 0, "the first bytes come")
-    started.signal(signal.SIGINT)
+    started.signal(number)
 
-    assert started.wait() == 130
-    assert hosts[1].run(bringing, check=False).returncode != 0
+    assert started.wait() in (130, -number)
+    await_true(lambda: hosts[1].run(bringing, check=False).returncode, "nothing of it is left")
     assert not hosts[1].run("find ~/.tf-launch/runs/*/output -type f").stdout
+    hosts[1].lift_rate()
+    again = launch(*cluster(*hosts[:2]), "--resume", "latest", *program(":"), runs=started.runs)
+
+    assert again.succeeded()
+    chief_found, other_found = found(again)
+    assert without_names(other_found) == without_names(chief_found)
+    assert len(chief_found) == 3
+
+
+def test_a_checkpoint_on_a_slow_link_keeps_nobody_from_being_heard(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    hosts[1].limit_rate("8mbit")
+    options = cluster(*hosts[:2], timeouts={"lease": "1s"}, **AGAIN)
+    started = launch(*options, *program("save 5 5000000; exit 3", "exec sleep 1000"))
+
+    assert started.succeeded()
+    assert "host2: brought checkpoints/step-5 (5.0 MB)" in started.stderr
+    assert "lost" not in started.stderr
