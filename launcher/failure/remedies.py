@@ -75,7 +75,8 @@ _BY_TEXT = (
 _INSIDE_KERAS = (
     (
         # https://github.com/keras-team/keras/issues/18624
-        r"pass this dataset to ClusterCoordinator\.create_per_worker_dataset",
+        r"pass this dataset to ClusterCoordinator\.create_per_worker_dataset"
+        r"|Cannot get the cardinality of a dataset that is not built",
         "Keras 3 cannot fit on parameter servers, legacy Keras (tf_keras) can: `{python} -m pip install tf_keras` on "
         "{host}, in the version of its TensorFlow, then `{launch} --keras 2 ...`; or schedule the steps yourself, with "
         "ClusterCoordinator",
