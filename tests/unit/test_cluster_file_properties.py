@@ -56,6 +56,7 @@ ANY_FILE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "defaults": st.fixed_dictionaries({}, optional=SHARED),
         "ssh": SSH,
         "command": WORDS.filter(bool),
+        "per_task": st.fixed_dictionaries({}, optional={"worker": WORDS.filter(bool)}),
         "restart": st.fixed_dictionaries({}, optional={"max_restarts": st.integers(0, 9), "backoff": SECONDS}),
         "timeouts": st.fixed_dictionaries(
             {}, optional=dict.fromkeys(["start", "stall", "grace", "failure_grace", "evaluator", "lease"], SECONDS)
@@ -102,6 +103,7 @@ def expected_file(file: dict[str, Any]) -> ClusterFile:
         restart=RestartLimits(**file.get("restart", {})),
         timeouts=Timeouts(**file.get("timeouts", {})),
         collect=tuple(file.get("collect", (".",))),
+        per_task={kind: tuple(words) for kind, words in file.get("per_task", {}).items()},
         collect_interval=file.get("collect_interval", 60.0),
     )
 
