@@ -17,6 +17,9 @@ LAST_WORDS = 3
 
 _LESS_MEMORY = "use a smaller batch for each replica, read the data piece by piece, or start fewer workers on {host}"
 _IN_FRONT = "put the program that reads it in front (like `python {name}` or `sh {name}`)"
+_NAME_PYTHON = (
+    "begin the command with `python`, and name the one of {host} that has TensorFlow as `python` in the cluster file"
+)
 _BY_TEXT = (
     (
         r"(?:ModuleNotFoundError: |: )No module named '?(?P<name>\w+)'?(?!\S)",
@@ -25,7 +28,7 @@ _BY_TEXT = (
     ),
     (
         r"cannot run (?P<name>(?:\S*/)?python[\d.]*): No such file or directory$",
-        "name the Python of {host} that has TensorFlow as `python` in the cluster file",
+        _NAME_PYTHON,
     ),
     (r"cannot run .+: No such file or directory$", "check the command's spelling, and `workdir` and PATH on {host}"),
     (
@@ -87,7 +90,7 @@ _KERAS_3 = "/keras/src/"
 _BEHIND_SSH = (
     (
         r"cannot run (?P<name>(?:\S*/)?python[\d.]*): No such file or directory$",
-        "name the Python of {host} that has TensorFlow as `python` in the cluster file; scripts/setup_host makes one",
+        f"{_NAME_PYTHON}; scripts/setup_host makes one",
     ),
 )
 _BY_EXIT_CODE = {

@@ -113,7 +113,7 @@ def test_a_script_that_may_not_be_read_is_not_to_be_sent() -> None:
         ("cannot run ./train: Exec format error (it is built for another kind of machine)", ""),
         ("cannot run ./train: No such file or directory", "check the command's spelling"),
         ("cannot run ./train: No such file or directory (its first line is '#!/bin/foo\\r', and that program...)", ""),
-        ("cannot run ~/venv/bin/python3.11: No such file or directory", "name the Python of gpu-a"),
+        ("cannot run ~/venv/bin/python3.11: No such file or directory", "begin the command with `python`"),
         ("cannot run /home/python/train: No such file or directory", "check the command's spelling"),
         ("cannot enter the working directory /nosuch: No such file or directory", "make that directory on gpu-a"),
         ("cannot enter the working directory /root: Permission denied", ""),
