@@ -371,9 +371,7 @@ class Gang:
 
     def _stop_failed(self, reason: str | None) -> Iterator[Action]:
         if not self._stopping:
-            if reason:
-                yield Say(reason)
-            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace, f"{reason}: " if reason else "")
 
     def _stop(self, number: int, grace: float, why: str = "") -> Iterator[Action]:
         if self._running and self._interrupted is None and not self._endings.training_done:
