@@ -5,12 +5,17 @@ from __future__ import annotations
 from launcher.events import PortShared, TaskWaitsElsewhere
 from launcher.wording import listed
 
+LAUNCHS_WINS = (
+    "the TF_CONFIG that launch sets. It wins by itself in the process that launch has started: "
+    "leave --keep-tf-config out, and in a shell script write `exec python ...`"
+)
+
 
 def waiting_elsewhere(event: TaskWaitsElsewhere, seconds: float) -> str:
     """A worker that does nothing, and does not listen at its own address."""
     if event.ports:
         where = f"it listens at {_ports(event.ports)} instead of {event.own_port}, for another cluster than launch's"
-        remedy = "let the program use the TF_CONFIG that launch sets"
+        remedy = f"let the program use {LAUNCHS_WINS}"
     else:
         where = f"it has TensorFlow loaded, but listens nowhere (its own port is {event.own_port})"
         remedy = "if the others wait for it, see what it does before it creates its strategy or server"
@@ -44,7 +49,7 @@ def sharing(event: PortShared) -> str:
 def remedy_for_sharing(event: PortShared) -> str:
     """What to do about it."""
     if len({task for task, _ in event.processes}) > 1:
-        return "the program names one address for several tasks: let it use the TF_CONFIG that launch sets"
+        return f"the program names one address for several tasks: let it use {LAUNCHS_WINS}"
     return (
         "a worker may start TensorFlow's strategy or server in one process only: "
         "take TF_CONFIG out of the environment of its child processes"

@@ -14,6 +14,7 @@ from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import RestartLimits, Timeouts
 from launcher.failure import Ending, Kind, LastReport, classify, root_cause
 from launcher.lone_workers import LoneWorkers
+from launcher.misplaced_servers import LAUNCHS_WINS
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.supervisor import SILENCE, AttemptResult, Stop, supervise
 
@@ -858,7 +859,7 @@ def test_a_worker_that_waits_elsewhere_is_told_of_and_nothing_is_stopped() -> No
     assert script.said == [
         "worker 1 on localhost has done nothing for 30 s: it listens at port 12346 instead of 2222, for another "
         "cluster than launch's, and waits for 10.0.0.9:2222, which does not answer. "
-        "What to do: let the program use the TF_CONFIG that launch sets",
+        f"What to do: let the program use {LAUNCHS_WINS}",
         "worker 0 on localhost has done nothing for 30 s: it has TensorFlow loaded, but listens nowhere (its own port "
         "is 2222), and waits; it is connected to nobody. "
         "What to do: if the others wait for it, see what it does before it creates its strategy or server",
