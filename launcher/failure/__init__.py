@@ -242,7 +242,10 @@ def _crashed(plain: Failure, crash: Crash, python: str | None) -> Failure:
     from launcher.failure import collateral, remedies
 
     first, last = crash.chain[0], crash.chain[-1]
-    if collateral.is_collateral(first.text):
+    twice = collateral.started_twice(first.text)
+    if twice is not None and twice == plain.task:
+        kind, told = Kind.CRASHED, first  # of another process with its name, not of a peer
+    elif collateral.is_collateral(first.text):
         kind, told = Kind.COLLATERAL, last
     else:
         kind, told = Kind.CRASHED, first if collateral.is_collateral(last.text) else last
@@ -251,7 +254,7 @@ def _crashed(plain: Failure, crash: Crash, python: str | None) -> Failure:
         summary=told.summary,
         location=told.location,
         excerpt=crash.excerpt,
-        remedy=remedies.for_text(told.text, plain.host, python, told.calls),
+        remedy=remedies.for_two_of(twice) if twice else remedies.for_text(told.text, plain.host, python, told.calls),
         accused=collateral.accused(first.text) if kind is Kind.COLLATERAL else None,
     )
 
@@ -296,7 +299,7 @@ def _left_early(failures: Sequence[Failure], complaint: Failure) -> Failure | No
 
 def _fallen_silent(failures: Sequence[Failure], first: Failure) -> Failure:
     """Only complaints: follow them to the member that made none. It ended by our hand, frozen or cut off."""
-    from launcher.failure.collateral import LEADER
+    from launcher.failure.collateral import LEADER, started_twice
 
     tasks = {each.task: each for each in failures if each.task is not None}
     seen: list[Failure] = []
@@ -306,7 +309,7 @@ def _fallen_silent(failures: Sequence[Failure], first: Failure) -> Failure:
         accused = suspect.accused
         leader = chief_of(tasks) if accused == LEADER and accused not in tasks else accused
         suspect = tasks.get(leader) if leader else None
-    if suspect is None or suspect.kind is not Kind.STOPPED:
+    if suspect is None or suspect.kind is not Kind.STOPPED or started_twice(first.summary):
         return first
     return suspect._replace(
         kind=Kind.STALLED,

@@ -1,7 +1,7 @@
 """Whether a failure only tells that a peer had gone, and which one. Pure.
 
-Most words were seen in recorded runs (tests/unit/failure_tails). "different incarnation", "coordination service ...
-error" and "failed to connect to all addresses" are from public issue threads and wait for a recording.
+Most words were seen in recorded runs (tests/unit/failure_tails). "coordination service ... error" and "failed to
+connect to all addresses" are from public issue threads and wait for a recording.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ _LOST_CONTACT = re.compile(
     rf"|Additional GRPC error information from remote target /job:.*\n.*{_GRPC_UNAVAILABLE_OR_LATE}"
     r"|stopped sending heartbeats|/tensorflow\.CoordinationService/"
     r"|[Cc]oordination service.*(?:error|shut ?down|not connected)"
-    r"|failed to connect to all addresses.*/job:|different incarnation"
+    r"|failed to connect to all addresses.*/job:|different incarnation|Incarnation ID mismatch"
 )
+_STARTED_TWICE = re.compile(
+    r"/job:(\w+)/replica:\d+/task:(\d+) (?:unexpectedly tried to connect with a different incarnation"
+    r"|Heartbeat: Incarnation ID mismatch)"
+)
+"""TensorFlow takes it for a restart; no task of a gang is started again alone."""
 _LOST_LEADER = re.compile(r"RPC: /tensorflow\.CoordinationService/")
 _PEERS = (
     re.compile(r"stopped sending heartbeats\):\s*/job:(\w+)/replica:\d+/task:(\d+)"),
@@ -41,3 +46,9 @@ def accused(text: str) -> Task | None:
         if found := pattern.search(text):
             return Task(found[1], int(found[2]))
     return LEADER if _LOST_LEADER.search(text) else None
+
+
+def started_twice(text: str) -> Task | None:
+    """The task under whose name the complaint has seen two processes; None: it tells of none."""
+    found = _STARTED_TWICE.search(text)
+    return Task(found[1], int(found[2])) if found else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from launcher.cluster import Task
 from launcher.transport import LOCALHOST
 
 NOT_FOUND = 127
@@ -143,6 +144,14 @@ def for_last_words(lines: Sequence[str], exit_code: int | None, host: str, pytho
     if remedy is not None and re.search(said, text, re.MULTILINE):
         return remedy.format(host=host)
     return for_text("\n".join(lines[-LAST_WORDS:]), host, python)
+
+
+def for_two_of(task: Task) -> str:
+    """The remedy for two processes with the name of one task."""
+    return (
+        f"TensorFlow saw two processes called {task}: a worker may start its strategy or server in one process only, "
+        "and once. Take TF_CONFIG out of the environment of its child processes"
+    )
 
 
 def for_no_memory(host: str) -> str:

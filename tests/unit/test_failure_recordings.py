@@ -89,6 +89,9 @@ EXPECTED = {
     "sigkill": Expected(KILLED),
     "sigstop": Expected(Kind.STALLED, "it stopped answering"),
     "sigstop_stopped": Expected(Kind.STALLED, "it stopped answering"),
+    "started_again": Expected(
+        CRASHED, "AbortedError: Collective ops is aborted by: Collective ops is aborted by: Error"
+    ),
     "syntax_error": Expected(CRASHED, "SyntaxError: invalid syntax"),
     "sys_exit_3": Expected(EXITED),
     "tensor_memory": Expected(CRASHED, "ResourceExhaustedError: OOM when allocating tensor"),
@@ -285,3 +288,21 @@ def test_the_recordings_name_no_path_of_the_machine_they_were_made_on() -> None:
     home = (b"/home/user/project/", b"/home/user/tf-launch/training/", b"/home/user/venv/")
     allowed = (*home, b"/usr/lib/python3.11/", b"/tmp/__autograph_generated_file")
     assert set() == {path for path in paths if not path.startswith(allowed)}
+
+
+def test_a_task_that_was_started_again_by_itself_is_told_what_to_do() -> None:
+    cause = cause_of(endings_of("started_again"))
+
+    assert cause.remedy is not None
+    assert cause.remedy.startswith("TensorFlow saw two processes called worker 1: ")
+
+
+def test_a_peer_of_such_a_task_that_alone_complains_names_it_too() -> None:
+    (complaint,) = [each for each in endings_of("started_again") if each.event.task == Task("worker", 0)]
+    silent = Ending(complaint.event._replace(task=Task("worker", 1), signal=9, exit_code=None, tail=b""), stopped=True)
+
+    cause = cause_of([complaint, silent])
+
+    assert (cause.kind, cause.accused) == (Kind.COLLATERAL, Task("worker", 1))
+    assert cause.remedy is not None
+    assert "two processes called worker 1" in cause.remedy

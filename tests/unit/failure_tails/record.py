@@ -63,7 +63,7 @@ FAULTS = (
     *("generator", "py_function", "distributed_dataset", "graph_nan", "graph_py_function", "shape_mismatch"),
     *("memory_error", "tensor_memory", "sys_exit_3", "exit_message", "os_exit_7", "exit_0"),
     *("interleaved", "logged_then_exit_3", "logged_then_sigkill", "peer_logged"),
-    *("cleanup_needs_peers", "wrapped_collateral"),
+    *("cleanup_needs_peers", "wrapped_collateral", "started_again"),
 )
 """Faults of train.py that end worker 1 of two, the other being left alone."""
 
@@ -124,6 +124,7 @@ def start(project: Path, scenario: Scenario, ports: list[int], index: int) -> su
         argv = scenario.argv
     env = os.environ | {"TF_CONFIG": json.dumps(config), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
     env |= KERAS_FIX if scenario.keras_fix else {}
+    env |= {"TF_GRPC_REUSE_PORT": "true"} if scenario.fault == "started_again" else {}  # as `launch` sets it
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
     with (project / f"{scenario.tasks[index]}.log").open("ab") as log:
         return subprocess.Popen(argv, cwd=project, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
