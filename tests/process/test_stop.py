@@ -307,4 +307,4 @@ def test_each_worker_is_said_to_have_been_where_the_interrupt_found_it(launch: S
     for worker in ("worker 0", "worker 1"):
         assert f"{worker} was at train.py:3" in started.stderr
     assert b"KeyboardInterrupt" in started.log("worker-0")
-    assert started.stdout.split() == ["[workers", "0-1]", "ready"]
+    assert {line.rpartition("] ")[2] for line in started.stdout.splitlines()} == {"ready"}
