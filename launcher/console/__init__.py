@@ -12,11 +12,15 @@ import posixpath
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from launcher.cluster import Task, chief_of, in_order
-from launcher.console.attempt_text import AttemptText, behind
+from launcher.console.lines import behind
 from launcher.console.terminal import BOLD, RED, Look
 from launcher.console.writer import Writer, no_alarm
+
+if TYPE_CHECKING:
+    from launcher.console.attempt_text import AttemptText  # needed only once workers are about to run
 
 STDOUT, STDERR = 1, 2
 
@@ -108,6 +112,8 @@ class Console:
 
     # ---- in the threads that write
     def _begin(self, logs: Mapping[Task, str]) -> None:
+        from launcher.console.attempt_text import AttemptText
+
         self._show_rest()
         tasks = [chief_of(logs)] if self._quiet else in_order(logs)
         self._text = AttemptText(tasks, self._out_look, self._show_noise)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from launcher.cluster import Task
 from launcher.console.bars import RunningBars
 from launcher.console.folding import Folding, Said
+from launcher.console.lines import behind
 from launcher.console.terminal import BOLD, WORKER_COLOURS, Look
 from launcher.console.worker_text import WorkerText
 
@@ -99,10 +100,3 @@ class AttemptText:
     def _prefix(self, name: str, colour: bytes, width: int = 0) -> bytes:
         label = f"[{name}]".encode()
         return self._look.painted(label, colour) + b" " * max(1, width - len(label))
-
-
-def behind(prefix: bytes, lines: bytes) -> bytes:
-    """Whole lines, each behind a prefix."""
-    # Megabytes at a time: no copy more than needed, no loop over the lines.
-    prefixed = memoryview(lines.replace(b"\n", b"\n" + prefix))
-    return b"".join((prefix, prefixed[: -len(prefix)]))

@@ -73,3 +73,10 @@ def _last_states(lines: bytes) -> bytes:
     if b"\r" not in lines:
         return lines
     return b"\n".join(map(final_state, lines.split(b"\n")))
+
+
+def behind(prefix: bytes, lines: bytes) -> bytes:
+    """Whole lines, each behind a prefix."""
+    # Megabytes at a time: no copy more than needed, no loop over the lines.
+    prefixed = memoryview(lines.replace(b"\n", b"\n" + prefix))
+    return b"".join((prefix, prefixed[: -len(prefix)]))
