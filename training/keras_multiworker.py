@@ -16,6 +16,10 @@ its fault is found in its source, and each does what it always did under any oth
   writes: the others are given a temporary directory. `BackupAndRestore` restores the chief's backup everywhere.
 * **Optimizers.** All replicas skip a step with infinite gradients alike; accumulating gradients and overwriting
   variables by their averages branch outside of the replicas, where TensorFlow allows a collective in a branch.
+* **Losses.** A replica's loss is its share of the mean over the global batch, as Keras 3.8 and newer have it.
+
+Served are Keras 3.3 to 3.15 on TensorFlow 2.16 to 2.21. `_parts` and `_older_parts` say of each function which versions
+need it replaced; what only older versions need is in the section "older versions".
 
 This file stands alone: it needs Keras and TensorFlow, nothing else.
 """
@@ -25,11 +29,13 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import os
 import shutil
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -41,6 +47,13 @@ MARK = "_multiworker_fix"
 TRAINER = "keras.src.backend.tensorflow.trainer"
 TF_OPTIMIZER = "keras.src.backend.tensorflow.optimizer"
 CORE = "keras.src.backend.tensorflow.core"
+LOSS = "keras.src.losses.loss"
+
+Minor = tuple[int, int]
+"""Major and minor number of a version."""
+KERAS_SERVED: tuple[Minor, Minor] = (3, 3), (3, 15)
+TENSORFLOW_SERVED: tuple[Minor, Minor] = (2, 16), (2, 21)
+"""The oldest and the newest version that was run. A newer Keras is served where its functions are the known ones."""
 
 INFINITE = -1
 UNKNOWN = -2
@@ -72,6 +85,11 @@ class Part(NamedTuple):
     """Its first parameters in the versions that are known."""
     signs: tuple[str, ...]
     """Source text (without blanks) that shows the fault."""
+    since: Minor = KERAS_SERVED[0]
+    until: Minor | None = None
+    """The first and the last version of Keras that has the fault in this function."""
+    stands_alone: bool = False
+    """Whether it may be replaced without the others. Those that do not stand alone count on each other."""
 
     @property
     def title(self) -> str:
@@ -97,54 +115,72 @@ def enable() -> str | None:
     """Replace what is broken in the imported Keras 3; calling it again changes nothing.
 
     One line on stderr names the Keras version and what was replaced as soon as a model is trained, evaluated or
-    built under that strategy. Where Keras 3 looks different from what is known, a line says so at once.
+    built under that strategy. A Keras 3 that cannot be served is left alone, and a line names the versions that can:
+    a program that needs no `fit` under that strategy goes on.
 
     Returns:
-        The names of the functions that are now replaced, with commas; None: Keras was left alone (it is not Keras 3, it
-        does not run on TensorFlow, it is not recognised, or it has none of the faults).
+        The names of the functions that are now replaced, with commas; None: Keras was left alone (it is Keras 2, it
+        does not run on TensorFlow, it cannot be served, or it has none of the faults).
     """
     keras = importlib.import_module("keras")
-    if not keras.__version__.startswith("3.") or keras.config.backend() != "tensorflow":
+    minor = _minor(keras.__version__)
+    if minor < (3, 0) or keras.config.backend() != "tensorflow":
         return None
     try:
+        _check_versions(minor)
         trainer = importlib.import_module(TRAINER)
         if not hasattr(trainer, MARK):
             setattr(trainer, MARK, _replace_faulty(trainer, keras.__version__))
     except (ImportError, AttributeError, TypeError, OSError) as error:
-        _say(f"Keras {keras.__version__} is not recognised ({error}): left alone under MultiWorkerMirroredStrategy")
+        _say(_refusal(keras.__version__, str(error)))
         return None
     replaced: str | None = getattr(trainer, MARK)
     return replaced
 
 
+def _minor(version: str) -> Minor:
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
+
+
+def _check_versions(keras: Minor) -> None:
+    """Raise ImportError for versions that are known not to be served."""
+    tensorflow = getattr(sys.modules.get("tensorflow"), "__version__", None)
+    if tensorflow is not None and _minor(tensorflow) < TENSORFLOW_SERVED[0]:
+        raise ImportError(f"TensorFlow {tensorflow} is too old")
+    if keras < KERAS_SERVED[0]:
+        raise ImportError("too old: its optimizers do not add up the workers' gradients")
+    if keras[0] > KERAS_SERVED[1][0]:
+        raise ImportError("too new")
+
+
+def _refusal(version: str, reason: str) -> str:
+    """The line that says that nothing is replaced, and which versions can be served."""
+    (first, last), (tf_first, tf_last) = KERAS_SERVED, TENSORFLOW_SERVED
+    served = f"Keras {_dotted(first)} to {_dotted(last)} on TensorFlow {_dotted(tf_first)} to {_dotted(tf_last)}"
+    command = f"pip install 'keras>={_dotted(first)},<{_dotted((last[0], last[1] + 1))}'"
+    return f"Keras {version} cannot be mended for MultiWorkerMirroredStrategy ({reason}): use {served}: {command}"
+
+
+def _dotted(version: Minor) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
 def _replace_faulty(trainer: ModuleType, version: str) -> str | None:
-    parts = _parts(trainer)
+    parts = _parts_of(trainer, _minor(version))
     found = [part for part in parts if part.is_faulty]
-    _check_whole([part for part in parts if part.name not in STAND_ALONE], found)
+    _check_whole([part for part in parts if not part.stands_alone], found)
     if not found:
         _say(f"Keras {version} has none of the known faults under MultiWorkerMirroredStrategy: left alone")
         return None
     areas = ", ".join(dict.fromkeys(part.area for part in found))
-    where = f"Keras {version} under MultiWorkerMirroredStrategy"
+    newer = f" (newer than {_dotted(KERAS_SERVED[1])}, which is the newest that was tried)"
+    where = f"Keras {version}{newer if _minor(version) > KERAS_SERVED[1] else ''} under MultiWorkerMirroredStrategy"
     announce = _once(f"{where}: mended {areas} ({len(found)} functions replaced)")
     for part in found:
         original = getattr(part.owner, part.name)
         setattr(part.owner, part.name, functools.wraps(original)(part.replacement(original, announce)))
-    return ", ".join(part.title for part in found)
-
-
-STAND_ALONE = (
-    "_maybe_symbolic_build",
-    "make_predict_function",
-    "predict_on_batch",
-    "reduce_per_replica",
-    "check_finite",
-    "_backend_apply_gradients",
-    "_direct_assign",
-    "__float__",
-    "__int__",
-)
-"""Functions that may be replaced without the others, whose replacements count on each other."""
+    return ", ".join(dict.fromkeys(part.title for part in found))
 
 
 def _check_whole(parts: list[Part], found: list[Part]) -> None:
@@ -155,8 +191,14 @@ def _check_whole(parts: list[Part], found: list[Part]) -> None:
         raise TypeError(f"{names} changed, of {len(parts)} functions that are only replaced together")
 
 
+def _parts_of(trainer: ModuleType, keras: Minor) -> list[Part]:
+    """What may be replaced in a version of Keras."""
+    parts = _parts(trainer) + (_older_parts(trainer) if keras <= NEWEST_OF_THE_OLDER else [])
+    return [part for part in parts if part.since <= keras and (part.until is None or keras <= part.until)]
+
+
 def _parts(trainer: ModuleType) -> list[Part]:
-    """What may be replaced."""
+    """What is, or was until some version, the same in all versions to this day."""
     model, epochs = trainer.TensorFlowTrainer, trainer.TFEpochIterator
     callbacks = trainer.callbacks_module
     container, backup, checkpoint = callbacks.CallbackList, callbacks.BackupAndRestore, callbacks.ModelCheckpoint
@@ -167,30 +209,93 @@ def _parts(trainer: ModuleType) -> list[Part]:
     prediction = ("self.predict_function=predict_function",)
     branches = ("ops.cond(is_update_step,", "ops.cond(should_overwrite_model_vars,")
     whole_batches = ("strategy.reduce(", "maybe_distributed_data_batch")
+    alone = functools.partial(Part, stands_alone=True)
     return [
         Part("fit", model, "fit", _in_unison, "self x", ("callbacks_module.CallbackList(",)),
         Part("fit", model, "evaluate", _in_unison, "self x", ("callbacks_module.CallbackList(",)),
-        Part("fit", model, "_maybe_symbolic_build", _build_from_spec, "self iterator data_batch", whole_batches),
-        Part("fit", model, "make_predict_function", _built_before_it_predicts, "self force", prediction),
-        Part("fit", model, "_make_function", _steps_without_reductions, "self step_function", steps),
-        Part("fit", model, "predict_on_batch", _once_and_not_by_each, "self x", ("self.predict_function([(x,)])",)),
+        alone(
+            "fit", model, "_maybe_symbolic_build", _build_from_spec, "self iterator data_batch", whole_batches, (3, 5)
+        ),
+        alone("fit", model, "make_predict_function", _built_before_it_predicts, "self force", prediction),
+        Part("fit", model, "_make_function", _steps_without_reductions, "self step_function", steps, (3, 7)),
+        alone("fit", model, "predict_on_batch", _once_and_not_by_each, "self x", ("self.predict_function([(x,)])",)),
         Part("metrics", model, "_get_metrics_result_or_logs", _read_at_the_end, "self logs", ("get_metrics_result()",)),
-        Part("metrics", trainer, "reduce_per_replica", _reduce_over_workers, "values strategy reduction", ("axis=0)",)),
+        alone(
+            "metrics", trainer, "reduce_per_replica", _reduce_over_workers, "values strategy reduction", ("axis=0)",)
+        ),
         Part("input", epochs, "__init__", _agree_on_length, "self distribute_strategy", ("_dataset=dataset",)),
-        Part("input", epochs, "_get_iterator", _tell_iterators_their_length, "self", ("self._distributed_dataset",)),
+        Part(
+            "input",
+            epochs,
+            "_get_iterator",
+            _tell_iterators_their_length,
+            "self",
+            ("self._distributed_dataset",),
+            (3, 7),
+        ),
         Part("callbacks", container, "__init__", _agree_on_callbacks, "self callbacks", ("self.set_model(model)",)),
         Part("callbacks", container, "on_train_begin", _agree_if_not_yet, "self logs", ("callback.on_train_begin(",)),
-        Part("callbacks", container, "on_train_batch_end", _stop_at_a_batch, "self batch logs", ("_on_train_batch_",)),
+        Part(
+            "callbacks",
+            container,
+            "on_train_batch_end",
+            _stop_at_a_batch,
+            "self batch logs",
+            ("_on_train_batch_",),
+            (3, 6),
+        ),
         Part("callbacks", container, "on_epoch_end", _stop_at_an_epoch, "self epoch logs", ("callback.on_epoch_end(",)),
         Part("callbacks", container, "on_test_begin", _begin_of_a_test, "self logs", ("callback.on_test_begin(",)),
         Part("callbacks", container, "on_test_end", _end_of_a_test, "self logs", ("callback.on_test_end(",)),
-        Part("callbacks", backup, "on_train_begin", _restore_everywhere, "self logs", ("self._load_model()",)),
+        Part("callbacks", backup, "on_train_begin", _restore_everywhere, "self logs", ("self._load_model()",), (3, 7)),
         Part("callbacks", checkpoint, "_save_model", _save_for_nothing, "self epoch", ("self.model.save(",)),
-        Part("optimizers", scaling, "check_finite", _finite_everywhere, "self grads", ("ops.isfinite(",)),
-        Part("optimizers", optimizer, "_backend_apply_gradients", _branch_outside_of_replicas, "self grads", branches),
-        Part("metrics", variable, "_direct_assign", _assign_unread, "self value", ("self._value.assign(",)),
-        Part("scalars", variable, "__float__", _of_this_replica, "self", ("float(self.value)",)),
-        Part("scalars", variable, "__int__", _of_this_replica, "self", ("int(self.value)",)),
+        alone("optimizers", scaling, "check_finite", _finite_everywhere, "self grads", ("ops.isfinite(",)),
+        alone("optimizers", optimizer, "_backend_apply_gradients", _branch_outside_of_replicas, "self grads", branches),
+        alone("metrics", variable, "_direct_assign", _assign_unread, "self value", ("self._value.assign(",)),
+        alone("scalars", variable, "__float__", _of_this_replica, "self", ("float(self.value)",), (3, 5)),
+        alone("scalars", variable, "__int__", _of_this_replica, "self", ("int(self.value)",), (3, 5)),
+    ]
+
+
+NEWEST_OF_THE_OLDER: Minor = (3, 9)
+"""The newest version that has any of `_older_parts`."""
+
+
+def _older_parts(trainer: ModuleType) -> list[Part]:
+    """What newer versions do not have any more, or do rightly."""
+    model, epochs = trainer.TensorFlowTrainer, trainer.TFEpochIterator
+    container, backup = trainer.callbacks_module.CallbackList, trainer.callbacks_module.BackupAndRestore
+    optimizer = importlib.import_module(TF_OPTIMIZER).TFOptimizer
+    variable, losses = importlib.import_module(CORE).Variable, importlib.import_module(LOSS)
+    mean = trainer.metrics_module.Mean
+    train, test = (functools.partial(_steps_of_their_own, kind) for kind in ("train", "test"))
+    steps, made = ("multi_step_on_iterator", "reduce_per_replica("), ("=tf.Variable(",)
+    to_3_4, to_3_5, to_3_6, to_3_7 = (functools.partial(Part, until=(3, minor)) for minor in (4, 5, 6, 7))
+    return [
+        to_3_4("optimizers", optimizer, "_backend_update_step", _sum_first, "self grads", ("list(zip(grads,",)),
+        to_3_5("metrics", model, "_pythonify_logs", _leave_local_logs, "self logs", ("float(value)",)),
+        to_3_5(
+            "callbacks",
+            container,
+            "on_train_batch_end",
+            _stop_at_a_batch,
+            "self batch",
+            ("callback.on_train_batch_end(",),
+        ),
+        to_3_6("fit", model, "make_train_function", train, "self force", steps),
+        to_3_6("fit", model, "make_test_function", test, "self force", steps),
+        to_3_6("input", epochs, "__init__", _tag_at_once, "self distribute_strategy", ("=self._get_iterator()",)),
+        to_3_6("callbacks", backup, "on_train_begin", _restore_everywhere, "self logs", ("self.model.load_weights(",)),
+        to_3_7("losses", losses, "reduce_values", _share_of_a_mean, "values", ("loss=ops.sum(values)",)),
+        to_3_7(
+            "losses", model, "compute_loss", _share_of_what_is_added, "self x y y_pred sample_weight", ("self.losses",)
+        ),
+        to_3_7(
+            "losses", mean, "update_state", _track_all_of_a_loss, "self values sample_weight", ("self.total.assign",)
+        ),
+        Part("metrics", variable, "_initialize_with_initializer", _make_later, "self", made, (3, 5), (3, 7)),
+        Part("metrics", variable, "_initialize", _make_now, "self value", made, until=(3, 9)),
+        to_3_4("layers", variable, "_initialize", _make_seeds_of_signed_numbers, "self value", made),
     ]
 
 
@@ -389,7 +494,7 @@ def _everyones(strategy: Strategy, value: Any) -> tuple[int, list[Any]]:
     index, lengths = _rows(strategy, [len(own)])
     longest = max(int(length) for [length] in lengths)
     _, rows = _rows(strategy, own + [0] * (longest - len(own)))
-    texts = (bytes(int(number) for number in row[: int(length)]) for row, [length] in zip(rows, lengths, strict=True))
+    texts = (bytes(int(number) for number in row[: int(length)]) for row, [length] in zip(rows, lengths))
     return index, [json.loads(text) for text in texts]
 
 
@@ -494,6 +599,7 @@ def _restore_everywhere(original: Function, _: Announce) -> Function:
             original(self, logs)
             return
         is_chief = _redirection_of(self) is None
+        _build_optimizer(self.model)
         found = is_chief and Path(self._weights_path).exists()
         if is_chief:
             original(self, logs)
@@ -505,18 +611,25 @@ def _restore_everywhere(original: Function, _: Announce) -> Function:
     return on_train_begin
 
 
+def _build_optimizer(model: Model) -> None:
+    """Make its variables on all workers; until Keras 3.4 its first step would."""
+    if model.built and model.optimizer is not None and not model.optimizer.built:
+        with model.distribute_strategy.scope():
+            model.optimizer.build(model.trainable_variables)
+
+
 def _broadcast(strategy: Strategy, variables: Iterable[Any]) -> None:
     """Give every replica the chief's values."""
     tf = _tf()
     unique = {id(variable): variable for variable in variables if variable.value.dtype != tf.string}.values()
-    mirrored = [variable for variable in unique if getattr(variable, "synchronization", "auto") != "on_read"]
+    mirrored = [v for v in unique if v.value.synchronization != tf.VariableSynchronization.ON_READ]
 
     def in_replica() -> None:
         context = tf.distribute.get_replica_context()
         is_first = tf.equal(context.replica_id_in_sync_group, 0)
         own = [tf.convert_to_tensor(variable.value) for variable in mirrored]
         given = [tf.where(is_first, value, tf.zeros_like(value)) for value in own]
-        for variable, value in zip(mirrored, _sums(given), strict=True):
+        for variable, value in zip(mirrored, _sums(given)):
             _assign_here(variable.value, value)
 
     tf.function(lambda: strategy.run(in_replica), autograph=False)()
@@ -551,15 +664,25 @@ def _is_never_called(model: Model) -> bool:
 
 def _one_replica_batch(epoch_iterator: Data) -> Data:
     """Something with the shapes and dtypes of one replica's batch: its spec, else (shapes unknown) a real batch."""
-    tf, trainer = _tf(), _trainer()
-    map_structure = trainer.tree.map_structure
-    spec = map_structure(_first_replica_spec, epoch_iterator._distributed_dataset.element_spec)
-    if all(leaf is None or leaf.shape.rank is not None for leaf in trainer.tree.flatten(spec)):
+    tf, map_structure = _tf(), _trainer().tree.map_structure
+    spec = _one_replica_spec(epoch_iterator._distributed_dataset)
+    if spec is not None:
         return spec
-    _, _, iterator = next(iter(epoch_iterator))
+    *_, iterator = next(_executions(epoch_iterator))
     local_values = epoch_iterator._distribute_strategy.experimental_local_results
     batch = map_structure(lambda value: local_values(value)[0], next(iterator))
     return map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
+
+
+def _executions(epoch_iterator: Data) -> Iterator[Data]:
+    return iter(epoch_iterator.enumerate_epoch() if hasattr(epoch_iterator, "enumerate_epoch") else epoch_iterator)
+
+
+def _one_replica_spec(distributed: Data) -> Data:
+    """The spec of one replica's batch from a distributed dataset, or an iterator of one; None: shapes are unknown."""
+    tree = _trainer().tree
+    spec = tree.map_structure(_first_replica_spec, distributed.element_spec)
+    return spec if all(leaf is None or leaf.shape.rank is not None for leaf in tree.flatten(spec)) else None
 
 
 def _first_replica_spec(spec: Data) -> Data:
@@ -659,9 +782,11 @@ class _Tagged:
     """A distributed dataset whose iterators know how many steps they are good for."""
 
     def __init__(self, dataset: Data, steps: int) -> None:
-        self._original_dataset = getattr(dataset, "_original_dataset", None)
         self._dataset = dataset
         self._steps = steps
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset, name)
 
     def __iter__(self) -> Iterator[Data]:
         iterator: Iterator[Data] = iter(self._dataset)
@@ -691,20 +816,49 @@ def _steps_without_reductions(original: Function, announce: Announce) -> Functio
             stock: Function = original(self, step_function)
             return stock
         announce()
-        on_batch, on_iterator = _traced_steps(self, step_function)
-
-        def function(iterator: Data) -> Data:
-            if isinstance(iterator, _tf().distribute.DistributedIterator):
-                outputs = _outputs_of(self, on_iterator, iterator)
-                unison = _unisons.get(self)
-                return _read(self, outputs) if unison is None or unison.reads else _local_logs(self, outputs)
-            for _, data in zip(range(self.steps_per_execution), iterator, strict=False):
-                outputs = on_batch(data)
-            return _read(self, outputs)
-
-        return function
+        return _function_of_steps(self, step_function)
 
     return _make_function
+
+
+def _function_of_steps(model: Model, step_function: Function) -> Function:
+    """What `fit` or `evaluate` calls for each execution."""
+    on_batch, on_iterator = _traced_steps(model, _known_as_step(model, step_function))
+
+    def function(iterator: Data) -> Data:
+        if isinstance(iterator, _tf().distribute.DistributedIterator):
+            outputs = _outputs_of(model, on_iterator, iterator)
+            unison = _unisons.get(model)
+            return _read(model, outputs) if unison is None or unison.reads else _local_logs(model, outputs)
+        for _, data in zip(range(model.steps_per_execution), iterator):
+            outputs = on_batch(data)
+        return _read(model, outputs)
+
+    return function
+
+
+class _Step(threading.local):
+    """The model whose step this replica computes now; None: it is in no step."""
+
+    model: Model = None
+
+    @property
+    def replicas(self) -> int:
+        return 1 if self.model is None else int(self.model.distribute_strategy.num_replicas_in_sync)
+
+
+_step = _Step()
+
+
+def _known_as_step(model: Model, step_function: Function) -> Function:
+    def step(data: Data) -> Data:
+        outer, _step.model = _step.model, model
+        try:
+            return step_function(data)
+        finally:
+            _step.model = outer
+
+    return step
 
 
 def _traced_steps(model: Model, step_function: Function) -> tuple[Function, Function]:
@@ -858,14 +1012,20 @@ def _read_at_the_end(original: Function, announce: Announce) -> Function:
             return original(self, logs)
         announce()
         read = _read(self, logs.per_replica if isinstance(logs, LocalLogs) else logs, at_the_end=True)
+        if not isinstance(read, dict):
+            return read
         # Not all versions of Keras make numbers of what `evaluate` returns.
-        return {name: _plain(value) for name, value in read.items()} if isinstance(read, dict) else read
+        return {name: _plain(value) for name, value in read.items()}
 
     return _get_metrics_result_or_logs
 
 
 def _plain(value: Data) -> Data:
-    return float(value) if getattr(value, "shape", None) == () else value
+    """A number, where Keras and its NumPy would make one of it, too."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
 
 
 def _read(model: Model, outputs: Data, at_the_end: bool = False) -> Data:
@@ -881,7 +1041,15 @@ def _read(model: Model, outputs: Data, at_the_end: bool = False) -> Data:
     if reader is None or [id(v) for v in known] != [id(v) for v in [*metrics, *_drifting(model)]]:
         reader = _reader(model, metrics)
         _readers[model] = [*metrics, *_drifting(model)], reader
-    return reader(outputs, bool(drifting))
+    return reader(_without_python_numbers(outputs), bool(drifting))
+
+
+def _without_python_numbers(outputs: Data) -> Data:
+    """For each number of Python TensorFlow would trace a graph of its own."""
+    tf = _tf()
+    return tf.nest.map_structure(
+        lambda leaf: tf.convert_to_tensor(leaf) if isinstance(leaf, (int, float)) else leaf, outputs
+    )
 
 
 def _reader(model: Model, metrics: list[Data]) -> Function:
@@ -897,13 +1065,13 @@ def _reader(model: Model, metrics: list[Data]) -> Function:
         given = [_share(variable) for variable in metrics]
         totals = _sums([*given, *[leaves[i] for i in numbers], *drifting])
         of_metrics, rest = totals[: len(metrics)], [total / replicas for total in totals[len(metrics) :]]
-        for i, mean in zip(numbers, rest, strict=False):
+        for i, mean in zip(numbers, rest):
             leaves[i] = tf.cast(mean, tf.convert_to_tensor(leaves[i]).dtype)
-        for variable, mean in zip(drifting, rest[len(numbers) :], strict=True):
+        for variable, mean in zip(drifting, rest[len(numbers) :]):
             _assign_here(variable, mean)
         logs = tf.nest.pack_sequence_as(outputs, leaves)
         scope = importlib.import_module("keras").StatelessScope
-        known = [(v, tf.cast(total, v.dtype)) for v, total in zip(metrics, of_metrics, strict=True)]
+        known = [(v, tf.cast(total, v.dtype)) for v, total in zip(metrics, of_metrics)]
         with scope(state_mapping=known):
             results = model.get_metrics_result()
         same = isinstance(logs, dict) and set(logs) == set(results)
@@ -942,7 +1110,7 @@ def _sums(values: list[Data]) -> list[Data]:
     flat = [tf.reshape(tf.cast(tensor, tf.float64), [-1]) for tensor in tensors]
     summed = tf.distribute.get_replica_context().all_reduce("SUM", tf.concat(flat, axis=0))
     parts = tf.split(summed, [tf.size(part) for part in flat], num=len(flat))
-    return [tf.reshape(part, tf.shape(tensor)) for part, tensor in zip(parts, tensors, strict=True)]
+    return [tf.reshape(part, tf.shape(tensor)) for part, tensor in zip(parts, tensors)]
 
 
 def _assign_unread(original: Function, _: Announce) -> Function:
@@ -995,7 +1163,7 @@ def _all_reduce(operation: str, values: Data) -> Data:
     leaves: list[Data] = [leaf if leaf is None else tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(values)]
     numbers = [i for i, leaf in enumerate(leaves) if leaf is not None and _is_number(leaf)]
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync if operation == "MEAN" else 1
-    for i, total in zip(numbers, _sums([leaves[i] for i in numbers]), strict=True):
+    for i, total in zip(numbers, _sums([leaves[i] for i in numbers])):
         leaves[i] = tf.cast(total / replicas, leaves[i].dtype)
     return tf.nest.pack_sequence_as(values, leaves)
 
@@ -1017,7 +1185,12 @@ def _finite_everywhere(original: Function, announce: Announce) -> Function:
 
 
 def _branch_outside_of_replicas(original: Function, announce: Announce) -> Function:
-    """Accumulate gradients, and overwrite variables by their averages, without a collective in a replica's branch."""
+    """Accumulate gradients, and overwrite variables by their averages, without a collective in a replica's branch.
+
+    What else Keras does here, and not in `apply`: clip and decay since 3.5, count the iterations until 3.9.
+    """
+    source = inspect.getsource(original)
+    clips, counts = "self._clip_gradients(" in source, "iterations.assign_add(1)" in source
 
     def _backend_apply_gradients(self: Any, grads: Data, trainable_variables: Data) -> None:
         branches = self.gradient_accumulation_steps or (self.use_ema and self.ema_overwrite_frequency)
@@ -1026,11 +1199,13 @@ def _branch_outside_of_replicas(original: Function, announce: Announce) -> Funct
             return
         announce()
         variables = list(trainable_variables)
-        _apply_or_accumulate(self, list(grads), variables)
+        _apply_or_accumulate(self, list(grads), variables, clips)
         if self.use_ema:
             self._update_model_variables_moving_average(self._trainable_variables)
             if self.ema_overwrite_frequency:
                 _overwrite_by_averages(self)
+        if counts:
+            _counted_iterations(self).assign_add(1)
 
     return _backend_apply_gradients
 
@@ -1053,15 +1228,21 @@ class _Value(NamedTuple):
     value: Data
 
 
-def _apply_or_accumulate(optimizer: Any, grads: list[Data], variables: list[Data]) -> None:
+def _counted_iterations(optimizer: Any) -> Any:
+    """The variable that counts; since 3.5 `iterations` counts updates, of which several iterations may make one."""
+    return optimizer._iterations if hasattr(optimizer, "_iterations") else optimizer.iterations
+
+
+def _apply_or_accumulate(optimizer: Any, grads: list[Data], variables: list[Data], clips: bool) -> None:
     """What Keras does with the gradients of a step, in replica context."""
     steps = optimizer.gradient_accumulation_steps
     kept = [optimizer._accumulated_gradients[optimizer._get_variable_index(v)] for v in variables] if steps else []
 
     def update(grads: list[Data]) -> None:
-        means = [(grad + other) / steps for grad, other in zip(grads, kept, strict=True)] if steps else grads
-        means = optimizer._clip_gradients(means)
-        optimizer._apply_weight_decay(variables)
+        means = [(grad + other) / steps for grad, other in zip(grads, kept)] if steps else grads
+        if clips:
+            means = optimizer._clip_gradients(means)
+            optimizer._apply_weight_decay(variables)
         optimizer._backend_update_step(means, variables, optimizer.learning_rate)
         if steps:
             optimizer._backend_reset_gradient_accumulators()
@@ -1073,7 +1254,7 @@ def _apply_or_accumulate(optimizer: Any, grads: list[Data], variables: list[Data
         def on_each(function: Function) -> Function:
             return lambda: [strategy.extended.call_for_each_replica(function, args=(grads,)), None][1]
 
-        due = (optimizer._iterations + 1) % steps == 0
+        due = (_counted_iterations(optimizer) + 1) % steps == 0
         _tf().cond(due, on_each(update), on_each(accumulate))
 
     if steps:
@@ -1093,10 +1274,186 @@ def _overwrite_by_averages(optimizer: Any) -> None:
     _tf().distribute.get_replica_context().merge_call(across_replicas)
 
 
+# ---- older versions
+def _steps_of_their_own(kind: str, original: Function, announce: Announce) -> Function:
+    """Until 3.6 `make_train_function` and `make_test_function` are alike, and have no `_make_function` in common."""
+
+    def make_function(self: Model, force: bool = False) -> Function | None:
+        known = getattr(self, f"{kind}_function")
+        if not _is_multi_worker(self.distribute_strategy) or (known is not None and not force):
+            stock: Function | None = original(self, force)
+            return stock
+        announce()
+        function = _function_of_steps(self, getattr(self, f"{kind}_step"))
+        setattr(self, f"{kind}_function", _built_before_its_first_step(self, function))
+        return None
+
+    return make_function
+
+
+def _built_before_its_first_step(model: Model, function: Function) -> Function:
+    """Until 3.4 nothing builds a model before its step is traced, where several replicas of a worker cannot."""
+    if hasattr(model, "_maybe_symbolic_build"):
+        return function
+
+    def build_and_step(iterator: Data) -> Data:
+        if isinstance(iterator, _tf().distribute.DistributedIterator):
+            batch = _one_replica_spec(iterator)
+        else:
+            batch = next(iterator)
+            iterator = itertools.chain([batch], iterator)
+        if batch is not None:
+            with model.distribute_strategy.scope():
+                model._symbolic_build(data_batch=batch)
+        return function(iterator)
+
+    return build_and_step
+
+
+def _tag_at_once(original: Function, _: Announce) -> Function:
+    """Until 3.6 the epochs iterate over the attribute, and `_get_iterator` gives what it is made from."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(self, *args, **kwargs)
+        steps = getattr(self._distributed_dataset, EQUAL_SHARDS, None)
+        if steps is not None:
+            self._distributed_dataset = _Tagged(self._distributed_dataset, steps)
+
+    return __init__
+
+
+def _leave_local_logs(original: Function, _: Announce) -> Function:
+    """Until 3.5 `fit` makes numbers of the logs of each execution, and forgets what each replica has."""
+
+    def _pythonify_logs(self: Model, logs: Data) -> Data:
+        return logs if isinstance(logs, LocalLogs) else original(self, logs)
+
+    return _pythonify_logs
+
+
+def _sum_first(original: Function, announce: Announce) -> Function:
+    """Until 3.4 the gradients would be summed where no replica can: each replica would apply its own."""
+
+    def _backend_update_step(self: Any, grads: Data, trainable_variables: Data, learning_rate: Data) -> None:
+        if _is_multi_worker(self._distribution_strategy) and not _tf().distribute.in_cross_replica_context():
+            announce()
+            summed = self._all_reduce_sum_gradients(list(zip(grads, trainable_variables)))
+            grads = [grad for grad, _ in summed]
+        original(self, grads, trainable_variables, learning_rate)
+
+    return _backend_update_step
+
+
+def _share_of_a_mean(original: Function, _: Announce) -> Function:
+    """Until 3.7 each replica's loss is the mean of its own examples, and the sum of their gradients is too large.
+
+    Until 3.6 the mean of no examples is no number.
+    """
+    arguments, tf = inspect.signature(original), _tf()
+
+    def reduce_values(*args: Any, **kwargs: Any) -> Data:
+        loss = original(*args, **kwargs)
+        given = arguments.bind(*args, **kwargs)
+        given.apply_defaults()
+        values, reduction = given.arguments["values"], given.arguments["reduction"]
+        is_mean = reduction in ("sum_over_batch_size", "mean", "mean_with_sample_weight")
+        if _step.replicas == 1 or not is_mean or tuple(values.shape) in ((), (0,)):
+            return loss
+        return tf.math.multiply_no_nan(loss, tf.cast(tf.size(values) > 0, loss.dtype) / _step.replicas)
+
+    return reduce_values
+
+
+def _share_of_what_is_added(original: Function, _: Announce) -> Function:
+    """The same for regularizers and `add_loss`."""
+
+    def compute_loss(
+        self: Model, x: Data = None, y: Data = None, y_pred: Data = None, sample_weight: Data = None, **kwargs: Any
+    ) -> Data:
+        if _step.replicas == 1 or not self.losses:
+            return original(self, x, y, y_pred, sample_weight, **kwargs)
+        ops, tf = importlib.import_module("keras").ops, _tf()
+        own = None if self._compile_loss is None else self._compile_loss(y, y_pred, sample_weight)
+        added = [tf.reduce_sum(ops.cast(loss, "float32")) / _step.replicas for loss in self.losses]
+        return ops.sum(added if own is None else [own, *added])
+
+    return compute_loss
+
+
+def _track_all_of_a_loss(original: Function, _: Announce) -> Function:
+    """What Keras tells of a loss is that of the whole batch, as with one replica."""
+
+    def update_state(self: Any, values: Data, sample_weight: Data = None) -> Any:
+        if _step.replicas > 1 and any(self is tracker for tracker in _trackers_of_losses(_step.model)):
+            values = values * _step.replicas
+        return original(self, values, sample_weight)
+
+    return update_state
+
+
+def _trackers_of_losses(model: Model) -> list[Any]:
+    return [model._loss_tracker, *getattr(model._compile_loss, "metrics", [])]
+
+
+def _make_now(original: Function, _: Announce) -> Function:
+    """Until 3.9 the state of a metric is no sum over the replicas that each of them has a part of."""
+
+    def _initialize(self: Any, value: Data) -> None:
+        if not _is_summed_when_read(self):
+            original(self, value)
+            return
+        tf = _tf()
+        self._value = tf.Variable(
+            value,
+            dtype=self._dtype,
+            trainable=False,
+            name=self.name,
+            aggregation=tf.VariableAggregation.SUM,
+            synchronization=tf.VariableSynchronization.ON_READ,
+        )
+
+    return _initialize
+
+
+def _make_later(original: Function, _: Announce) -> Function:
+    def _initialize_with_initializer(self: Any, initializer: Function) -> None:
+        if _is_summed_when_read(self):
+            self._initialize(lambda: initializer(self._shape, dtype=self._dtype))
+        else:
+            original(self, initializer)
+
+    return _initialize_with_initializer
+
+
+def _make_seeds_of_signed_numbers(original: Function, _: Announce) -> Function:
+    """Until 3.4 the seeds of Dropout and others are of a type that TensorFlow's collectives cannot carry."""
+
+    def _initialize(self: Any, value: Data) -> None:
+        if self._dtype == "uint32" and _is_multi_worker(_tf().distribute.get_strategy()):
+            self._dtype, value = "int64", _tf().cast(value, "int64")
+        original(self, value)
+
+    return _initialize
+
+
+def _is_summed_when_read(variable: Any) -> bool:
+    """Whether it is a metric's, as newer versions make them; what was to be a mean is on its own there."""
+    if not _is_multi_worker(_tf().distribute.get_strategy()):
+        return False
+    if variable._aggregation == "mean":
+        variable._aggregation = "none"
+    return bool(variable._aggregation == "sum")
+
+
 # ---- small things
 def _is_multi_worker(strategy: Strategy) -> bool:
-    """Of one worker, too: gradient accumulation, and what computes in the arrays of a generator, fail there as well."""
-    return isinstance(strategy, _tf().distribute.MultiWorkerMirroredStrategy)
+    """Of one worker, too: gradient accumulation, and what computes in the arrays of a generator, fail there as well.
+
+    Not in a program that builds graphs by hand (`with tf.Graph().as_default()`): it gets Keras as it is.
+    """
+    tf = _tf()
+    is_strategy = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return is_strategy and bool(tf.compat.v1.executing_eagerly_outside_functions())
 
 
 @functools.cache

@@ -116,7 +116,8 @@ class _Reporter:
 
     def fit_begins(self, callbacks: CallbackList, logs: Logs = None) -> None:  # noqa: ARG002
         model = getattr(callbacks, "model", None)
-        if model is not None:  # a list of the user's own may have none
+        # A list of the user's own may have no model, and a program that builds graphs by hand has no numbers to read.
+        if model is not None and self._clock.has_numbers():
             self._clock.prepare()
             self._fits[callbacks] = _Fit(model, (callbacks.params or {}).get("steps"), self._clock)
 
@@ -126,11 +127,11 @@ class _Reporter:
 
     def execution_begins(self, callbacks: CallbackList, batch: int, logs: Logs = None) -> None:  # noqa: ARG002
         if fit := self._fits.get(callbacks):
-            fit.begin_execution(int(batch))
+            fit.begin_execution()
 
-    def execution_ends(self, callbacks: CallbackList, batch: int, logs: Logs = None) -> None:
+    def execution_ends(self, callbacks: CallbackList, batch: int, logs: Logs = None) -> None:  # noqa: ARG002
         if fit := self._fits.get(callbacks):
-            fit.end_execution(int(batch))
+            fit.end_execution()
             self._tell(fit, logs)
 
     def validation_goes_on(self, callbacks: CallbackList, batch: int, logs: Logs = None) -> None:  # noqa: ARG002
@@ -162,7 +163,7 @@ class _Fit:
         self._clock = clock
         self._step = self._first_step = _iterations(model) or 0
         self._epoch = 0
-        self._epoch_from = self._execution_from = self._last_execution = 0
+        self._epoch_from = self._last_execution = 0
         self._counted_from: int | None = None
         self._since: float | None = None
         self._paced = _Paced()
@@ -177,17 +178,17 @@ class _Fit:
         self._epoch_from, self._counted_from = self._step, _iterations(self._model)
         self._since = None
 
-    def begin_execution(self, batch: int) -> None:
-        self._execution_from = batch
+    def begin_execution(self) -> None:
         self._since = self._since or time.monotonic()
         self._clock.listen(self._model)
 
-    def end_execution(self, batch: int) -> None:
-        """Count the steps of an execution. In the last one of an epoch, `batch` may lie beyond the epoch's end."""
+    def end_execution(self) -> None:
+        """Count the steps of an execution. Which batch Keras names then differs between its versions."""
         self._clock.ignore()
-        self._last_execution = self._execution_from
-        last = min(batch, self._steps_an_epoch - 1) if self._steps_an_epoch else batch
-        steps = max(1, last - self._execution_from + 1)
+        self._last_execution = self._step - self._epoch_from
+        steps = int(self._model.steps_per_execution)
+        if self._steps_an_epoch:
+            steps = max(1, min(steps, self._steps_an_epoch - self._last_execution))
         now = time.monotonic()
         if self.made_steps:
             self._paced.add(steps, now - (self._since or now))
@@ -261,6 +262,10 @@ class _InputClock:
         for name in ("_next_internal", "get_next_as_optional"):
             original = getattr(iterator_ops.OwnedIterator, name)
             setattr(iterator_ops.OwnedIterator, name, self._timing(original))
+
+    def has_numbers(self) -> bool:
+        """Whether the program computes eagerly, whatever it compiles."""
+        return bool(self._tf.compat.v1.executing_eagerly_outside_functions())
 
     def prepare(self) -> None:
         """Make the sum, when TensorFlow has been set up by the program."""
@@ -355,10 +360,10 @@ def _plain_numbers(logs: Logs) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, int | float):
+    if isinstance(value, (int, float)):
         return True
     tf, numpy = sys.modules["tensorflow"], sys.modules["numpy"]
-    return isinstance(value, tf.Tensor | numpy.ndarray | numpy.generic) and value.shape == ()
+    return isinstance(value, (tf.Tensor, numpy.ndarray, numpy.generic)) and value.shape == ()
 
 
 def _finite(value: Any) -> float | None:

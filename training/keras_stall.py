@@ -32,7 +32,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 TRAINER = "keras.src.backend.tensorflow.trainer"
-MARK = "_undertaker"
+MARK = "_drops_iterators"
 THREAD = "tf-launch: drops tf.data iterators"
 LAST_ATTRIBUTE = "_dropped_by_a_thread"
 GRACE = 0.1  # seconds at the end of the interpreter for threads that are not asleep
@@ -55,26 +55,25 @@ def enable() -> str | None:
     if not keras.__version__.startswith("3.") or keras.config.backend() != "tensorflow":
         return None
     trainer = importlib.import_module(TRAINER)
-    if not _recognised(trainer):
+    if not hasattr(trainer, MARK):
+        setattr(trainer, MARK, _replace(trainer))
+    replaced: str | None = getattr(trainer, MARK)
+    if replaced is None:
         line = f"tf-launch: Keras {keras.__version__} is not recognised: `fit` may wait at its epochs' ends"
         print(line, file=sys.stderr, flush=True)
-        return None
-    if not hasattr(trainer, MARK):
-        undertaker = Undertaker()
-        setattr(trainer, MARK, undertaker)
-        trainer.TFEpochIterator._get_iterator = _with_undertaker(trainer, undertaker)
-    return "_get_iterator"
+    return replaced
 
 
-def _recognised(trainer: ModuleType) -> bool:
-    """Whether Keras iterates over the dataset that `_get_iterator` returns, as it does in the versions known."""
-    if hasattr(trainer, MARK):
-        return True
-    epoch_iterator = getattr(trainer, "TFEpochIterator", None)
-    original = getattr(epoch_iterator, "_get_iterator", None)
-    return inspect.isfunction(original) and "returnself._distributed_dataset" in "".join(
-        inspect.getsource(original).split()
-    )
+def _replace(trainer: ModuleType) -> str | None:
+    """Replace the function that settles over which dataset Keras iterates; its name, None: there is none."""
+    epochs = getattr(trainer, "TFEpochIterator", None)
+    for name, (sign, replacement) in _REPLACED.items():
+        original = getattr(epochs, name, None)
+        if inspect.isfunction(original) and sign in "".join(inspect.getsource(original).split()):
+            attended = functools.partial(_attended, trainer.tf, Undertaker())
+            setattr(epochs, name, functools.wraps(original)(replacement(original, attended)))
+            return name
+    return None
 
 
 class Undertaker:
@@ -180,24 +179,47 @@ class _Attended(NamedTuple):
         self.undertaker.attend(iterator, self.resources_of(iterator))
         return iterator
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dataset, name)
 
-def _with_undertaker(trainer: ModuleType, undertaker: Undertaker) -> Function:
-    original = trainer.TFEpochIterator._get_iterator
-    resources_of = functools.partial(trainer.tf.nest.flatten, expand_composites=True)
 
-    @functools.wraps(original)
+def _attended(tf: ModuleType, undertaker: Undertaker, epoch_iterator: Any, dataset_of: Function) -> Dataset:
+    """The dataset of a Keras epoch iterator, with iterators that the undertaker drops."""
+    dataset = dataset_of(epoch_iterator)
+    pipeline = getattr(dataset, "_original_dataset", dataset)
+    if not isinstance(pipeline, tf.data.Dataset) or not tf.compat.v1.executing_eagerly_outside_functions():
+        return dataset
+    if calls_python(pipeline):
+        if pipeline.options().autotune.enabled is None:
+            _leave_untuned(epoch_iterator, pipeline, is_distributed=dataset is not pipeline)
+        return dataset_of(epoch_iterator)
+    return _Attended(dataset, undertaker, functools.partial(tf.nest.flatten, expand_composites=True))
+
+
+def _for_each_epoch(original: Function, attended: Function) -> Function:
+    """Keras 3.7 and newer asks for the dataset at the beginning of each epoch."""
+
     def _get_iterator(self: Any) -> Any:
-        dataset = original(self)
-        pipeline = getattr(dataset, "_original_dataset", dataset)
-        if not isinstance(pipeline, trainer.tf.data.Dataset):
-            return dataset
-        if calls_python(pipeline):
-            if pipeline.options().autotune.enabled is None:
-                _leave_untuned(self, pipeline, is_distributed=dataset is not pipeline)
-            return original(self)
-        return _Attended(dataset, undertaker, resources_of)
+        return attended(self, original)
 
     return _get_iterator
+
+
+def _once(original: Function, attended: Function) -> Function:
+    """Keras before 3.7 iterates over the attribute."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(self, *args, **kwargs)
+        self._distributed_dataset = attended(self, lambda epochs: epochs._distributed_dataset)
+
+    return __init__
+
+
+_REPLACED: dict[str, tuple[str, Function]] = {
+    "_get_iterator": ("returnself._distributed_dataset", _for_each_epoch),
+    "__init__": ("dataset=self._get_iterator()", _once),
+}
+"""Functions of `TFEpochIterator`, the source text (without blanks) by which each is known, and what replaces it."""
 
 
 def _leave_untuned(epoch_iterator: Any, pipeline: Dataset, *, is_distributed: bool) -> None:

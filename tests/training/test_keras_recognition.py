@@ -1,18 +1,35 @@
-"""Which Keras the fix recognises, and what it says: with modules that look like Keras, and without TensorFlow."""
+"""Which Keras the fix recognises, and what it says: with modules that look like Keras, and without TensorFlow.
+
+The modules are made up, or made from the sources of each minor version of Keras.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import os
+import re
+import subprocess
 import sys
-from collections.abc import Callable
+import textwrap
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from launcher.failure.refused_keras import for_refused_keras
+
 FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TRAINER = "keras.src.backend.tensorflow.trainer"
-OTHERS = ("keras.src.backend.tensorflow.optimizer", "keras.src.backend.tensorflow.core")
+OTHERS = ("keras.src.backend.tensorflow.optimizer", "keras.src.backend.tensorflow.core", "keras.src.losses.loss")
+MINORS = Path(__file__).with_name("keras-minors.txt")
+EDGES = ["3.3", "3.5", "3.6", "3.7", "3.8", "3.10"]
+"""The versions in which what is looked at changed; all are looked at with KERAS_WAYS=all."""
+LOOKED_AT = [f"3.{minor}" for minor in range(3, 16)] if os.environ.get("KERAS_WAYS") == "all" else EDGES
+SERVED = "use Keras 3.3 to 3.15 on TensorFlow 2.16 to 2.21: pip install 'keras>=3.3,<3.16'"
 
 FAULTY = """
 class TensorFlowTrainer:
@@ -187,7 +204,7 @@ def test_what_belongs_together_is_replaced_as_a_whole_or_not_at_all(
     trainer = keras(FAULTY.replace("self.get_metrics_result()", "fetch()"))
     stock = trainer.reduce_per_replica
     assert fix.enable() is None
-    assert "not recognised (TensorFlowTrainer._get_metrics_result_or_logs" in capsys.readouterr().err
+    assert "(TensorFlowTrainer._get_metrics_result_or_logs changed, of " in capsys.readouterr().err
     assert trainer.reduce_per_replica is stock
 
 
@@ -201,8 +218,8 @@ def test_only_what_is_faulty_is_replaced(fix: ModuleType, keras: Callable[..., M
 @pytest.mark.parametrize(
     ("trainer", "said"),
     [
-        (FAULTY.replace("(values, strategy, reduction)", "(values, reduction)"), "not recognised"),
-        (FAULTY.replace("TensorFlowTrainer", "AnotherTrainer"), "not recognised"),
+        (FAULTY.replace("(values, strategy, reduction)", "(values, reduction)"), SERVED),
+        (FAULTY.replace("TensorFlowTrainer", "AnotherTrainer"), SERVED),
         (SOUND, "none of the known faults"),
     ],
 )
@@ -223,3 +240,121 @@ def test_keras_2_and_other_backends_are_left_alone_in_silence(
 ) -> None:
     keras(FAULTY, **other)
     assert (fix.enable(), capsys.readouterr().err) == (None, "")
+
+
+@pytest.mark.parametrize("version", ["3.0.5", "3.2.1", "4.0.0"])
+def test_a_keras_that_cannot_be_served_is_left_alone_and_one_line_names_those_that_can(
+    fix: ModuleType, keras: Callable[..., ModuleType], capsys: pytest.CaptureFixture[str], version: str
+) -> None:
+    keras(FAULTY, version)
+    assert fix.enable() is None
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"tf-launch: Keras {version} cannot be mended for MultiWorkerMirroredStrategy (")
+    assert line.endswith(SERVED)
+    assert SERVED.partition(":")[0] in (for_refused_keras("unsupported type PerReplica", [], [line], "here") or "")
+
+
+def test_an_older_tensorflow_than_those_that_can_be_served_is_named(
+    fix: ModuleType,
+    keras: Callable[..., ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(__version__="2.15.1"))
+    keras(FAULTY)
+    assert fix.enable() is None
+    [line] = capsys.readouterr().err.splitlines()
+    assert "(TensorFlow 2.15.1 is too old)" in line
+    assert line.endswith(SERVED)
+
+
+# ---- the sources of each minor version
+SOURCES = {
+    "TensorFlowTrainer": ("trainers/trainer.py:Trainer", "backend/tensorflow/trainer.py:TensorFlowTrainer"),
+    "TFEpochIterator": ("backend/tensorflow/trainer.py:TFEpochIterator",),
+    "callbacks_module.CallbackList": ("callbacks/callback_list.py:CallbackList",),
+    "callbacks_module.BackupAndRestore": ("callbacks/backup_and_restore.py:BackupAndRestore",),
+    "callbacks_module.ModelCheckpoint": ("callbacks/model_checkpoint.py:ModelCheckpoint",),
+    "optimizers_module.LossScaleOptimizer": ("optimizers/loss_scale_optimizer.py:LossScaleOptimizer",),
+    "metrics_module.Mean": ("metrics/reduction_metrics.py:Mean",),
+    "TFOptimizer": ("optimizers/base_optimizer.py:BaseOptimizer", "backend/tensorflow/optimizer.py:TFOptimizer"),
+    "Variable": (
+        "backend/common/variables.py:KerasVariable",
+        "backend/common/variables.py:Variable",
+        "backend/tensorflow/core.py:Variable",
+    ),
+    "reduce_per_replica": ("backend/tensorflow/trainer.py:reduce_per_replica",),
+    "reduce_values": ("losses/loss.py:reduce_values",),
+}
+"""Where Keras has what is looked at; of several classes the later ones are derived from the earlier ones."""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, zipfile.ZipFile]:
+    """By version, the newest release of each minor version of Keras that is looked at."""
+    lines = MINORS.read_text().splitlines()
+    requirements = [line for minor in LOOKED_AT for line in lines if line.startswith(f"keras=={minor}.")]
+    with ThreadPoolExecutor(4) as several:
+        places = several.map(downloaded, requirements, (tmp_path_factory.mktemp("keras") for _ in requirements))
+        return {place.name.split("-")[1]: zipfile.ZipFile(place) for place in places}
+
+
+def downloaded(requirement: str, directory: Path) -> Path:
+    (directory / "requirement.txt").write_text(requirement)
+    pip = [sys.executable, "-I", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    subprocess.run([*pip, "--no-deps", "-d", directory, "-r", directory / "requirement.txt"], check=True)
+    [wheel] = directory.glob("*.whl")
+    return wheel
+
+
+def trainer_of(wheel: zipfile.ZipFile, names: set[str]) -> str:
+    """A module with these functions of Keras, without what surrounds them."""
+    lines: dict[str, list[str]] = {}
+    for place, origins in SOURCES.items():
+        outer, _, inner = place.rpartition(".")
+        found = functions_of(wheel, origins, names)
+        if not inner[0].isupper():
+            lines.setdefault("", []).extend(found.values())
+        else:
+            body = "\n".join(found.values()) or "pass"
+            lines.setdefault(outer, []).append(f"class {inner}:\n{textwrap.indent(body, '    ')}\n")
+    modules = (f"class {outer}:\n" + textwrap.indent("\n".join(of), "    ") for outer, of in lines.items() if outer)
+    return "\n".join([*lines[""], *modules])
+
+
+def functions_of(wheel: zipfile.ZipFile, origins: tuple[str, ...], names: set[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for origin in origins:
+        path, _, name = origin.partition(":")
+        if f"keras/src/{path}" in wheel.namelist():
+            source = wheel.read(f"keras/src/{path}").decode()
+            for node in ast.parse(source).body:
+                if getattr(node, "name", "") == name:
+                    inside = node.body if isinstance(node, ast.ClassDef) else [node]
+                    found |= {each.name: text for each, text in texts(source, inside) if each.name in names}
+    return found
+
+
+def texts(source: str, nodes: list[ast.stmt]) -> Iterator[tuple[ast.FunctionDef, str]]:
+    """Functions, without decorators."""
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            text = ast.get_source_segment(source, node) or ""
+            yield node, textwrap.dedent(" " * node.col_offset + text) + "\n"
+
+
+@pytest.mark.parametrize("minor", LOOKED_AT)
+def test_the_sources_of_every_minor_version_are_recognised(
+    fix: ModuleType,
+    keras: Callable[..., ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    wheels: dict[str, zipfile.ZipFile],
+    minor: str,
+) -> None:
+    [version] = [each for each in wheels if each.startswith(f"{minor}.")]
+    sources = trainer_of(wheels[version], set(re.findall(r'"(\w+)"', FIX.read_text())))
+    trainer = keras(sources, version)
+    wanted = {part.title for part in fix._parts_of(trainer, fix._minor(version))}
+    replaced = fix.enable()
+    assert capsys.readouterr().err == ""
+    assert set(replaced.split(", ")) == wanted
