@@ -212,7 +212,7 @@ def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
         return _killed(plain._replace(excerpt=last_lines(own, LAST_WORDS)))
     crash = _telling(last_crash(lines), event, stopped)
     if crash is not None:
-        return _crashed(plain, crash, python)
+        return _crashed(plain, crash, lines, python)
     return _without_traceback(plain._replace(excerpt=last_lines(lines)), python)
 
 
@@ -237,7 +237,7 @@ def _telling(crash: Crash | None, event: TaskExited, stopped: bool) -> Crash | N
     return crash if crash.ends_log or (event.exit_code == 1 and not crash.logged) or event.signal else None
 
 
-def _crashed(plain: Failure, crash: Crash, python: str | None) -> Failure:
+def _crashed(plain: Failure, crash: Crash, lines: Sequence[str], python: str | None) -> Failure:
     """Judged by the exception that came first: a lost peer may be what it led to, or what led to it."""
     from launcher.failure import collateral, remedies
 
@@ -254,7 +254,9 @@ def _crashed(plain: Failure, crash: Crash, python: str | None) -> Failure:
         summary=told.summary,
         location=told.location,
         excerpt=crash.excerpt,
-        remedy=remedies.for_two_of(twice) if twice else remedies.for_text(told.text, plain.host, python, told.calls),
+        remedy=remedies.for_two_of(twice)
+        if twice
+        else remedies.for_text(told.text, plain.host, python, told.calls, lines),
         accused=collateral.accused(first.text) if kind is Kind.COLLATERAL else None,
     )
 

@@ -111,7 +111,9 @@ _BY_EXIT_CODE = {
 """What the program must have said, too: any program may exit with any code."""
 
 
-def for_text(text: str, host: str, python: str | None = None, calls: Sequence[str] = ()) -> str | None:
+def for_text(
+    text: str, host: str, python: str | None = None, calls: Sequence[str] = (), log: Sequence[str] = ()
+) -> str | None:
     """The remedy for what a failed program said.
 
     Args:
@@ -119,11 +121,15 @@ def for_text(text: str, host: str, python: str | None = None, calls: Sequence[st
         host: where it ran.
         python: the interpreter that it was started with.
         calls: the lines of the traceback above the exception.
+        log: the lines of its log.
     """
     from launcher.called_as import launch_command
     from launcher.failure.keras2 import REMEDIES as KERAS_2
     from launcher.failure.missing_file import for_missing_file
+    from launcher.failure.refused_keras import for_refused_keras
 
+    if remedy := for_refused_keras(text, calls, log, host, python):
+        return remedy
     known: tuple[tuple[str, str], ...] = (
         *(_BEHIND_SSH if host != LOCALHOST else ()),
         *(_INSIDE_KERAS if any(_KERAS_3 in call for call in calls) else ()),

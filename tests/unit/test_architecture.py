@@ -48,7 +48,7 @@ LAUNCHER = """
     run_directory.brought run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
     failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
     plan request access host_facts failure.remedies sync.project
-    head_start failure.missing_file
+    head_start failure.missing_file failure.refused_keras
     agent_process ssh_complaint ssh_destination
     child misplaced_servers
     cluster_file cluster_file.places

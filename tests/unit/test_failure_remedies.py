@@ -199,3 +199,25 @@ def test_what_was_said_long_before_the_end_has_no_remedy() -> None:
 def test_a_dataset_of_parameter_servers_outside_of_keras_has_no_remedy_of_keras() -> None:
     said = "ValueError: To use this, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset."
     assert crashed("localhost", "for batch in dataset:", said) == ""
+
+
+# ---- a Keras that the fix has left as it is
+SUFFERS = "ValueError: Attempt to convert a value with an unsupported type PerReplica to a Tensor."
+REFUSED = (
+    "tf-launch: Keras 3.2.1 cannot be mended for MultiWorkerMirroredStrategy (too old): use Keras 3.3 to 3.15 on "
+    "TensorFlow 2.16 to 2.21: pip install 'keras>=3.3,<3.16'\n"
+)
+
+
+def test_a_keras_that_the_fix_refuses_is_to_be_replaced() -> None:
+    traceback = f'Traceback (most recent call last):\n  File "fit.py", line 9, in f\n    model.fit(x)\n{SUFFERS}\n'
+    assert remedy("gpu-a", REFUSED + traceback) == (
+        "Keras 3.2.1 fails so under several workers: use Keras 3.3 to 3.15 on TensorFlow 2.16 to 2.21 on gpu-a "
+        f"({PYTHON} -m pip install 'keras>=3.3,<3.16')"
+    )
+    assert "--no-keras-fix" in remedy("gpu-a", traceback)
+
+
+def test_a_refused_keras_is_not_blamed_for_what_has_nothing_to_do_with_it() -> None:
+    traceback = 'Traceback (most recent call last):\n  File "fit.py", line 9, in f\n    f()\nMemoryError: too large\n'
+    assert remedy("gpu-a", REFUSED + traceback) == remedy("gpu-a", traceback) != ""
