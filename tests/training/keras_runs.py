@@ -136,3 +136,13 @@ def read(path: Path) -> Record:
         return Record(None, "not reached")
     content = json.loads(path.read_text())
     return Record(content.get("outcome"), content.get("error", ""))
+
+
+def numbers(value: Any, at: str = "") -> dict[str, Any]:
+    """What an outcome holds, by place: `history/0/loss/1`. What depends on the world by design is left out."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {
+            place: n for key, below in items if key != "by_world" for place, n in numbers(below, f"{at}/{key}").items()
+        }
+    return {at.removeprefix("/"): value}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keras_runs import SCRIPTS, Arrived, Way, World, run, ways
+from keras_runs import SCRIPTS, Arrived, Way, World, numbers, run, ways
 
 FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TOLERANCE = 1e-4
@@ -92,16 +92,6 @@ def oldest_keras(tmp_path_factory: pytest.TempPathFactory) -> str:
     pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     subprocess.run([*pip, "--no-deps", "--require-hashes", "--target", directory, "-r", OLDEST_KERAS], check=True)
     return str(directory)
-
-
-def numbers(value: Any, at: str = "") -> dict[str, Any]:
-    """What an outcome holds, by place: `history/0/loss/1`. What depends on the world by design is left out."""
-    if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        return {
-            place: n for key, below in items if key != "by_world" for place, n in numbers(below, f"{at}/{key}").items()
-        }
-    return {at.removeprefix("/"): value}
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any], tolerance: float) -> list[str]:
@@ -200,3 +190,17 @@ def test_a_program_that_calls_enable_itself_trains_with_one_worker_and_without_t
     [ended] = gang(workers, ["python", str(SCRIPTS / "enable_alone.py"), str(FIX)])
     assert ended.exit_code == 0, ended.output[-4000:]
     assert ended.output.count("tf-launch:") == 1
+
+
+def test_a_program_that_builds_graphs_by_hand_gets_what_stock_keras_says(
+    gang: Callable[..., Any], tmp_path: Path
+) -> None:
+    files = [str(FIX.with_name(f"{name}.py")) for name in ("keras_multiworker", "keras_stall", "keras_progress")]
+    env = {"LAUNCH_PROGRESS": str(tmp_path / "progress.jsonl")}
+    [ended] = gang(1, ["python", str(SCRIPTS / "graph_by_hand.py"), *files], env=env)
+    assert ended.exit_code == 0, ended.output[-4000:]
+    [line] = [line for line in ended.output.splitlines() if line.startswith("{")]
+    answers = json.loads(line)
+    assert "only supported inside of tf.function or when eager execution is enabled" in answers["stock"]["fit"]
+    assert answers["enabled"] == answers["stock"]
+    assert answers["eager"]["fit"] == "History"
