@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from keras_runs import PACKAGE, numbers, read  # noqa: E402 - found on the path 
 Command = list[str | Path]
 
 PYTHON = "3.11"
-"""All TensorFlows of the list are built for it."""
+"""All TensorFlow versions of the list are built for it."""
 UV = "uv>=0.9,<1"
 TOLERANCE = 1e-4
 """As in the tests."""
@@ -52,15 +53,16 @@ Without arguments every pair of {MINORS.relative_to(ROOT)} is tried: each minor 
 TensorFlow of its time. Each cell of the table is the largest difference between any number of two workers, under
 `launch`, and of one process; both workers must agree to the last bit.
 
-It needs Python {PYTHON} on PATH, and about 2 GB of disk, which are freed at the end. Environments are made by uv, which
-is installed for this; its own settings (UV_DEFAULT_INDEX and others) say where packages come from.
+It needs Python {PYTHON} on PATH. Environments are made by uv, which is installed for this; its own settings
+(UV_DEFAULT_INDEX and others) say where packages come from. They are removed at the end, but not what was downloaded:
+13 GB for the whole list.
 
 examples:
   scripts/keras_versions                    all, 3 to 10 minutes each
   scripts/keras_versions 3.3 3.10           two of the list
   scripts/keras_versions 3.15.1@2.16.2      any other pair of Keras and TensorFlow
 
-exit codes: 0 all agree, 1 some do not, 2 usage
+exit codes: 0 all agree, 1 some do not, or have no environment, 2 usage
 """
 
 
@@ -91,7 +93,12 @@ def main() -> int:
     print(header(), flush=True)
     agree = True
     for pair in options.pairs:
-        tried = attempt(uv, directory, pair, keep=options.keep)
+        try:
+            tried = attempt(uv, directory, pair, keep=options.keep)
+        except subprocess.CalledProcessError as error:  # what it has said stands above
+            print(f"keras_versions: {pair}: {shlex.join(map(str, error.cmd))} failed", file=sys.stderr)
+            agree = False
+            continue
         print(row(tried), flush=True)
         for note in tried.notes:
             print(f"keras_versions: {pair}: {note}", file=sys.stderr)
