@@ -1302,6 +1302,7 @@ def _built_before_its_first_step(model: Model, function: Function) -> Function:
         else:
             batch = next(iterator)
             iterator = itertools.chain([batch], iterator)
+        model.built = model.built or _is_never_called(model)
         if batch is not None:
             with model.distribute_strategy.scope():
                 model._symbolic_build(data_batch=batch)
