@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.cluster_file import NOTHING_ELSE, ClusterFile, Host, local_cluster, read_cluster_file
+from launcher.cluster_file import DEFAULT_COMMAND, NOTHING_ELSE, ClusterFile, Host, local_cluster, read_cluster_file
 from launcher.errors import UsageError
 
 FOR_ONE_LAUNCH = frozenset({"run_dir", "resume", "dry_run", "as_json", "quiet", "verbose", "no_color", "cluster_copy"})
@@ -80,6 +80,10 @@ def requested_cluster(request: Request) -> ClusterFile:
         restart = restart._replace(max_restarts=request.max_restarts)
     if request.command:
         file = file._replace(command=request.command, per_task=NOTHING_ELSE)
+    if request.keras == "2" and tuple(file.command[:3]) == DEFAULT_COMMAND:
+        raise UsageError(
+            "--keras 2: the training program of tf-launch is written for Keras 3; name a command of your own"
+        )
     timeouts = file.timeouts if request.stall is None else file.timeouts._replace(stall=request.stall)
     return file._replace(hosts=hosts, restart=restart, timeouts=timeouts)
 

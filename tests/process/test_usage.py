@@ -107,3 +107,11 @@ def test_a_stall_that_is_no_duration_is_refused(launch: Start, text: str) -> Non
     said = refused(launch("--workers", "1", "--stall", text, *TOUCH))
 
     assert f"--stall {text}: allowed is a duration above 0 and of at most 7 days, such as 500ms, 10s, 10m, 1h" in said
+
+
+def test_a_keras_that_there_is_not_is_refused(launch: Start) -> None:
+    assert "'4' is not one of '2', '3'" in refused(launch("--workers", "1", "--keras", "4", *TOUCH))
+
+
+def test_the_training_program_of_our_own_is_refused_keras_2(launch: Start) -> None:
+    assert "is written for Keras 3; name a command of your own" in refused(launch("--workers", "1", "--keras", "2"))
