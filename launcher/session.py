@@ -21,6 +21,7 @@ from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
 from launcher.failure import Ending, Failure, classify, root_cause
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
+from launcher.gang import AttemptResult
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.host_contexts import host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.host_facts import start_warnings
@@ -36,7 +37,7 @@ from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import holds_something, relative
 from launcher.run_result import RunResult
-from launcher.supervisor import AttemptResult, supervise
+from launcher.supervisor import supervise
 from launcher.sync.sending import ProjectSync
 from launcher.transport import LOCALHOST
 

@@ -43,6 +43,7 @@ LAUNCHER = """
     options
     host_contexts missing_program
     supervisor
+    gang
     lone_workers endings
     hosts dry_run failure.interrupted failure.report failure.restart_policy python_choice
     run_directory.brought run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat

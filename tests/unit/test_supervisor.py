@@ -13,10 +13,11 @@ from launcher import events
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import RestartLimits, Timeouts
 from launcher.failure import Ending, Kind, LastReport, classify, root_cause
+from launcher.gang import SILENCE, AttemptResult, Stop
 from launcher.lone_workers import LoneWorkers
 from launcher.misplaced_servers import LAUNCHS_WINS
 from launcher.plan import AttemptPlan, TaskPlan
-from launcher.supervisor import SILENCE, AttemptResult, Stop, supervise
+from launcher.supervisor import supervise
 
 W0, W1, CHIEF, PS, EVALUATOR = (
     Task(*each) for each in (("worker", 0), ("worker", 1), ("chief", 0), ("ps", 0), ("evaluator", 0))
