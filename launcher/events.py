@@ -263,7 +263,7 @@ class FileNews(NamedTuple):
 
 
 class GatheringEnded(NamedTuple):
-    """All that could be gathered from the hosts is here."""
+    """All that could be gathered from the hosts is here, or an errand of `launcher.gathering` is over."""
 
 
 class StopRequested(NamedTuple):

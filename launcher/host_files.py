@@ -19,7 +19,7 @@ from launcher.host import Inbox
 from launcher.hosts import Hosts, StopRequestedError
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.chief_files import newest_step
-from launcher.run_directory.state import RunHost
+from launcher.run_directory.state import RunHost, chief_host
 from launcher.run_directory.whole_files import relative
 
 if TYPE_CHECKING:
@@ -83,12 +83,13 @@ class HostFiles:
             HostError: a host does not take it.
             StopRequestedError: the user would not wait.
         """
+        intact = self._gathering is not None and not self._gathering.has_lost(chief_host(run_hosts).name)
         gathering = self.begin(run_hosts)
         if gathering is None:
             return
         from launcher.restoring import Restoring
 
-        restoring = Restoring(self._directory, run_hosts, gathering, self._hosts.deliver, self._say)
+        restoring = Restoring(self._directory, run_hosts, gathering, self._hosts.deliver, self._say, intact=intact)
         try:
             for errands in restoring.phases():
                 self._await(lambda asked=errands: all(each.is_over for each in asked))  # type: ignore[misc]

@@ -138,6 +138,10 @@ class Gathering:
             self._ask(chief.name, "list_below", number=STEP_QUESTION, root=chief.output_dir, names=[EVERYTHING])
         return self._step
 
+    def has_lost(self, host: str) -> bool:
+        """Its agent has gone since `begin`: it may come back with another disk."""
+        return host in self._lost
+
     def errand(self, host: str, do: Callable[[Conversation], None]) -> Errand:
         """Have something done by the thread that talks to a host, before anything else. It has `begin`-ed."""
         errand = Errand(do, self._ended)

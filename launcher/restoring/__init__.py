@@ -36,10 +36,18 @@ class Restoring:
     """Before one attempt. Errands are under way between its phases, and whoever goes through them waits for these."""
 
     def __init__(
-        self, directory: RunDirectory, hosts: Sequence[RunHost], gathering: Gathering, deliver: Deliver, say: Say
+        self,
+        directory: RunDirectory,
+        hosts: Sequence[RunHost],
+        gathering: Gathering,
+        deliver: Deliver,
+        say: Say,
+        *,
+        intact: bool,
     ) -> None:
-        """Nothing is asked yet."""
+        """Nothing is asked yet. `intact`: the chief's host was there all the time since the last attempt."""
         self._directory = directory
+        self._intact = intact
         self._chief = chief_host(hosts)
         self._remote = [host for host in hosts if host.name != LOCALHOST]
         self._gathering = gathering
@@ -60,7 +68,7 @@ class Restoring:
         here = self._needs_here()
         if self._chief.name == LOCALHOST:
             yield from self._to(self._remote, here)
-        elif newer(needs_of(self._there[self._chief.name].values()), here) is Place.HERE:
+        elif newer(needs_of(self._there[self._chief.name].values()), here, intact=self._intact) is Place.HERE:
             yield from self._to(self._remote, here, newest=True)
         else:
             yield from self._from_the_chiefs_host()

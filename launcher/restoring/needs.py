@@ -106,8 +106,13 @@ def needs_of(files: Iterable[RemoteFile], named: Iterable[str] = ()) -> Needs:
     return Needs(tuple(dict.fromkeys([*wanted, *newest])), state_files, tuple(_small(loose)))
 
 
-def newer(chief: Needs, here: Needs) -> Place:
-    """Where to start from. Both clocks are the chief's: what was gathered has the time that it had there."""
+def newer(chief: Needs, here: Needs, *, intact: bool) -> Place:
+    """Where to start from. Both clocks are the chief's: what was gathered has the time that it had there.
+
+    `intact`: the chief's host was there all the time. What it has no more was removed on purpose, by the program.
+    """
+    if intact and chief.checkpoints:
+        return Place.CHIEF
     return Place.CHIEF if chief.age >= here.age else Place.HERE
 
 

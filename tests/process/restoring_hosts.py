@@ -95,9 +95,9 @@ class RestoringHosts:
             self._heard.notify_all()
 
     # ---- before the next attempt
-    def restore(self) -> None:
+    def restore(self, *, intact: bool = False) -> None:
         """All phases, to their end. Raises what `Restoring.phases` does."""
-        restoring = Restoring(self.run, self.all, self.gathering, self._deliver, self._say)
+        restoring = Restoring(self.run, self.all, self.gathering, self._deliver, self._say, intact=intact)
         for errands in restoring.phases():
             with self._heard:
                 assert self._heard.wait_for(lambda asked=errands: all(each.is_over for each in asked), timeout=60)  # type: ignore[misc]

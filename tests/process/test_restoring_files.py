@@ -108,6 +108,17 @@ def test_a_chief_that_came_back_with_an_empty_disk_gets_what_was_gathered(made: 
         assert hosts.there(number) == {**newest, "ckpt/checkpoint": b'model_checkpoint_path: "step-5"\n'}
 
 
+def test_what_the_program_has_removed_on_purpose_does_not_come_back(made: Made) -> None:
+    hosts = made()
+    save(hosts.here, 9)
+    (hosts.here / "ckpt/checkpoint").unlink()
+    newest = save(hosts.output(0), 5)
+    hosts.restore(intact=True)
+
+    assert hosts.there(1) == {**newest, "ckpt/checkpoint": b'model_checkpoint_path: "step-5"\n'}
+    assert "ckpt/step-9.index" not in hosts.there(0)
+
+
 def test_a_host_with_a_newer_one_starts_from_the_chiefs_too(made: Made) -> None:
     hosts = made()
     save(hosts.here, 5)

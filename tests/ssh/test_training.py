@@ -58,6 +58,7 @@ def test_two_hosts_train_one_model_and_the_chiefs_files_come_home(
     assert restored.stdout == "step-145 (1, 10)\n", restored.stderr
     assert "gathered checkpoints/step-29 (2 files, " in started.last_words
     assert "not brought" not in started.last_words
+    assert "stays on" not in started.last_words
     assert not list(checkpoints.rglob("*temp*"))
 
 

@@ -104,7 +104,14 @@ def test_no_large_file_that_nobody_knows_is_needed() -> None:
 def test_the_newest_complete_checkpoint_is_started_from(
     chief: dict[str, int], here: dict[str, int], place: Place
 ) -> None:
-    assert newer(needs_of(files(**chief)), needs_of(files(**here))) is place
+    assert newer(needs_of(files(**chief)), needs_of(files(**here)), intact=False) is place
+
+
+def test_what_an_intact_host_has_no_more_was_removed_on_purpose() -> None:
+    older, newer_one, none = (needs_of(files(**found)) for found in (tf("step-5", 5), tf("step-9", 9), {}))
+
+    assert newer(older, newer_one, intact=True) is Place.CHIEF
+    assert newer(none, newer_one, intact=True) is Place.HERE  # it was about to be replaced by itself
 
 
 def test_a_host_lacks_what_differs_in_size_or_time() -> None:
