@@ -15,8 +15,11 @@ LONGEST_DELAY = 60.0
 """Seconds."""
 
 _LASTING_CRASHES = (
-    (r"ModuleNotFoundError\b|ImportError: cannot import name\b", "what cannot be imported stays so"),
-    (r"(?:SyntaxError|IndentationError|TabError)\b", "a syntax error stays where it is"),
+    (
+        r"ModuleNotFoundError\b|ImportError: cannot import name\b",
+        "what cannot be imported now cannot be imported in the next attempt, either",
+    ),
+    (r"(?:SyntaxError|IndentationError|TabError)\b", "a syntax error does not go away by itself"),
 )
 """By the last line of a traceback. A file that is not found is left out: another worker, or a disk, may be late."""
 _CANNOT_RUN = re.compile(

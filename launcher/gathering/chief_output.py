@@ -102,6 +102,15 @@ class ChiefOutput:
         self._say(under_way_line(self._host.name, size))
         yield from look.bring(batches, conversation, UnderWay(f"from {self._host.name}", size, self._say).moved)
 
+    def adopt(self, files: Iterable[RemoteFile]) -> None:
+        """The chief's host has got these files from here: what it makes of them may replace ours.
+
+        Raises:
+            InUseError, OSError: as `gather`.
+        """
+        with opened(self._directory.gathered_file) as record:
+            Image(self._directory.chief, self._directory.parts, record, self._host.output_dir).adopt(files)
+
     def read(self, conversation: Conversation, files: Iterable[RemoteFile], into: dict[str, bytes]) -> None:
         """Read small files, and put nothing in place. `into`: path -> content.
 

@@ -122,6 +122,8 @@ class Restoring:
             self._say(f"{host.name}: bringing the newest checkpoint ({exact_size(size)})")
         under_way = UnderWay(f"{host.name}: bringing the newest checkpoint", size, self._say)
         Delivery(host, conversation, partial(self._deliver, host.name)).bring(lacking, under_way.moved)
+        if host is self._chief:
+            self._output(host).adopt(each.file for each in lacking)
         self._say(brought_line(host.name, lacking))
 
     def _together(

@@ -108,6 +108,19 @@ def test_a_chief_that_came_back_with_an_empty_disk_gets_what_was_gathered(made: 
         assert hosts.there(number) == {**newest, "ckpt/checkpoint": b'model_checkpoint_path: "step-5"\n'}
 
 
+def test_a_chief_that_moved_to_another_host_goes_on_in_the_same_files(made: Made) -> None:
+    hosts = made()
+    save(hosts.here, 5)  # by an earlier run, whose chief was on this machine
+    hosts.restore()
+    newest = save(hosts.output(0), 6)
+    hosts.restore()
+
+    for number in (0, 1):
+        assert newest.items() <= hosts.there(number).items()
+        assert hosts.there(number)["ckpt/checkpoint"] == b'model_checkpoint_path: "step-6"\n'
+    assert (hosts.here / "ckpt/checkpoint").read_bytes() == b'model_checkpoint_path: "step-6"\n'
+
+
 def test_what_the_program_has_removed_on_purpose_does_not_come_back(made: Made) -> None:
     hosts = made()
     save(hosts.here, 9)
