@@ -18,9 +18,10 @@ from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
-from launcher.failure import Ending, Failure, classify, root_cause
+from launcher.failure import Ending, Failure, classify
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
+from launcher.failure.root_cause import root_cause
 from launcher.gang import AttemptResult
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.host_contexts import host_contexts, remote_run_dir, run_hosts, support_files

@@ -45,7 +45,7 @@ LAUNCHER = """
     supervisor
     gang
     lone_workers endings
-    hosts dry_run failure.interrupted failure.report failure.restart_policy python_choice
+    hosts dry_run failure.interrupted failure.report failure.restart_policy failure.root_cause python_choice
     run_directory.brought run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
     failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
     plan request access host_facts failure.remedies sync.project

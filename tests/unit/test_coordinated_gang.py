@@ -23,7 +23,8 @@ from histories import (
 from launcher import events
 from launcher.cluster import Task
 from launcher.cluster_file import RestartLimits
-from launcher.failure import Ending, Kind, classify, root_cause
+from launcher.failure import Ending, Kind, classify
+from launcher.failure.root_cause import root_cause
 from launcher.gang import AttemptResult, Stop
 from launcher.lone_workers import LoneWorkers
 

@@ -25,7 +25,8 @@ from histories import (
 
 from launcher import events
 from launcher.cluster import Task
-from launcher.failure import Kind, LastReport, classify, root_cause
+from launcher.failure import Kind, LastReport, classify
+from launcher.failure.root_cause import root_cause
 from launcher.gang import SILENCE, Stop
 from launcher.misplaced_servers import LAUNCHS_WINS
 from launcher.plan import AttemptPlan
