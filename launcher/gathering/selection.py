@@ -15,6 +15,9 @@ from launcher.gathering.state_file import STATE_FILE
 SETTLE = 2.0
 """Seconds without a write after which a file of a running program is taken for finished."""
 
+LARGE = 64 << 20
+"""Bytes of a file that is brought again only at the end of the run, unless it is a checkpoint or only grows."""
+
 _TEMPORARY = re.compile(
     r"""(?sx)
     (?:.*/)?workertemp_\d+/.*                  # another worker's than the chief's: Keras, TensorFlow's tutorials
@@ -119,7 +122,8 @@ def select(
             wanted.append(Batch(each.prefix, each.files, is_checkpoint=True))
     rest = [file for file in files if prefix_of(file.path) not in checkpoints and not is_here(file)]
     rest.sort(key=lambda file: (file.name != STATE_FILE, -file.mtime_ns, file.path))
-    wanted += [Batch(file.path, (file,)) for file in rest if final or _is_finished(file, listing)]
+    single = [Batch(file.path, (file,)) for file in rest if final or _is_finished(file, listing)]
+    wanted += [batch for batch in single if final or not _waits_for_the_end(batch, known)]
     return Selection(tuple(wanted), waiting, stays)
 
 
@@ -143,6 +147,11 @@ def _unfinished(checkpoint: Checkpoint, listing: Listing, known: Mapping[str, En
 def _is_finished(file: RemoteFile, listing: Listing) -> bool:
     """TensorFlow replaces `checkpoint` by rename, and what grows is good at any length."""
     return file.name == STATE_FILE or grows(file.path) or not 0 <= listing.age(file) < SETTLE
+
+
+def _waits_for_the_end(batch: Batch, known: Mapping[str, Entry]) -> bool:
+    """Something large that is written again and again, and that is here in an earlier version, would fill the link."""
+    return batch.size > LARGE and batch.name in known and not batch.is_noteworthy and not grows(batch.name)
 
 
 def _settled(checkpoint: Checkpoint, listing: Listing) -> bool:

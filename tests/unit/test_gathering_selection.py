@@ -11,7 +11,7 @@ from launcher.gathering.checkpoints import checkpoints_among
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.record import Entry
 from launcher.gathering.remote_files import Listing, RemoteFile, is_below, plain_names
-from launcher.gathering.selection import Selection, grows, is_cache, is_temporary, outdated, select
+from launcher.gathering.selection import LARGE, Selection, grows, is_cache, is_temporary, outdated, select
 from launcher.gathering.state_file import newest_named
 
 S = 1_000_000_000
@@ -90,6 +90,23 @@ def test_a_cache_stays_unless_it_is_named(path: str) -> None:
 @pytest.mark.parametrize("path", ["cached.npz", "my_cache/x", "cache.json", "lockfile", "cache"])
 def test_what_is_only_called_like_a_cache_is_taken(path: str) -> None:
     assert not is_cache(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "comes"),
+    [
+        ("buffer.npy", LARGE + 1, False),
+        ("buffer.npy", LARGE, True),
+        ("best.keras", LARGE + 1, True),
+        ("events.out.tfevents.1.host", LARGE + 1, True),
+    ],
+)
+def test_something_large_that_is_written_again_comes_again_at_the_end(path: str, size: int, comes: bool) -> None:
+    found = Listing({path: RemoteFile(path, size, 9 * S)}, clock_ns=NOW)
+    here = {path: Entry(size - 1, S, "")}
+
+    assert [bool(chosen(found, {}).wanted), bool(chosen(found, here).wanted)] == [True, comes]
+    assert chosen(found, here, final=True).wanted
 
 
 def test_what_was_not_asked_for_stays() -> None:
