@@ -66,7 +66,10 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
     "begun, but for the options and the COMMAND that are given beside it.",
 )
 @click.option(
-    "--max-restarts", type=click.IntRange(0), metavar="N", help="Start the gang again up to N times after a failure."
+    "--max-restarts",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Start the gang again up to N times after a failure; with a chief and a ps, a worker that died alone.",
 )
 @options.stall
 @options.env
