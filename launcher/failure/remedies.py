@@ -155,8 +155,9 @@ def for_last_words(lines: Sequence[str], exit_code: int | None, host: str, pytho
 def for_two_of(task: Task) -> str:
     """The remedy for two processes with the name of one task."""
     return (
-        f"TensorFlow saw two processes called {task}: a worker may start its strategy or server in one process only, "
-        "and once. Take TF_CONFIG out of the environment of its child processes"
+        f"TensorFlow saw two processes called {task}. Either a child process has inherited TF_CONFIG and starts "
+        "TensorFlow, too (take the variable out of its environment), or the program sets a TF_CONFIG that names one "
+        "task everywhere"
     )
 
 

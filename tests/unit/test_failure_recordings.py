@@ -295,7 +295,7 @@ def test_a_task_that_was_started_again_by_itself_is_told_what_to_do() -> None:
     cause = cause_of(endings_of("started_again"))
 
     assert cause.remedy is not None
-    assert cause.remedy.startswith("TensorFlow saw two processes called worker 1: ")
+    assert cause.remedy.startswith("TensorFlow saw two processes called worker 1. ")
 
 
 def test_a_peer_of_such_a_task_that_alone_complains_names_it_too() -> None:
