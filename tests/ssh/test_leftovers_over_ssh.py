@@ -97,3 +97,18 @@ def test_hosts_that_fail_are_told_after_those_that_answer(hosts: Hosts, leftover
     assert asked.returncode == 3
     assert asked.stdout.startswith("host1:\n")
     assert asked.stderr.startswith("leftovers: host2: ")
+
+
+def test_a_run_that_is_stopped_on_one_host_ends_on_all_of_them_and_is_no_success(
+    launch: Start, cluster: Cluster, hosts: Hosts, leftovers: Leftovers
+) -> None:
+    saves = "trap 'echo saved; exit 0' TERM; echo began; while :; do sleep 0.05; done"
+    started = launch(*cluster(*hosts[:2]), "--", "sh", "-c", saves)
+    started.await_log(b"began", "worker-0", "worker-1")
+
+    stopped = leftovers("host1", "--stop", started.run_directory.name, "--yes", "--grace", "100")
+
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert started.wait() == 128 + signal.SIGTERM
+    assert "host1 was asked to end the run: stopping 2 workers by SIGTERM" in started.stderr
+    assert [started.log(task).split().count(b"saved") for task in ("worker-0", "worker-1")] == [1, 1]
