@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from launcher.cluster_file import ClusterFile
 from launcher.errors import UsageError
 from launcher.placeholders import kept
 from launcher.redaction import REDACTED, redacted_yaml
@@ -24,6 +25,15 @@ class Resumption(NamedTuple):
     """The earlier one and the command line's, together."""
     notes: tuple[str, ...]
     """What the user is told of it, a line each."""
+    hosts: tuple[str, ...]
+    """Those that it had."""
+
+    def told(self, file: ClusterFile) -> Iterator[str]:
+        """The notes, and other hosts than it had."""
+        yield from self.notes
+        now = tuple(host.name for host in file.hosts)
+        if self.hosts and set(now) != set(self.hosts):
+            yield f"other hosts than before: {', '.join(now)} (before: {', '.join(self.hosts)})"
 
 
 def resumption(request: Request) -> Resumption:
@@ -36,15 +46,16 @@ def resumption(request: Request) -> Resumption:
     state = directory.read_state()
     lost = [f"the launcher of {directory.name} had gone without an end: killed, or the machine went down"]
     notes = lost if state.state == "lost" else []
+    hosts = tuple(host.name for host in state.hosts)
     if not state.request:  # begun before requests were written down
         if request.cluster is None and request.workers is None:
             raise UsageError(f"{directory.name} does not say how it was begun: add --cluster FILE or --workers N")
-        return Resumption(directory, request, tuple(notes))
+        return Resumption(directory, request, tuple(notes), hosts)
     earlier = Request.of_record(state.request)
     if request.workers is not None and earlier.cluster is not None and not earlier.command:
         earlier = earlier._replace(command=state.command)  # the file's own, which no longer counts
     together = _with_unchanged_cluster(_with_secrets(_together(request, earlier)), request, directory)
-    return Resumption(directory, together, (*notes, *_told(directory, together, earlier)))
+    return Resumption(directory, together, (*notes, *_differences(directory, together, earlier)), hosts)
 
 
 def _together(request: Request, earlier: Request) -> Request:
@@ -87,14 +98,18 @@ def _with_unchanged_cluster(together: Request, request: Request, directory: RunD
     """
     if together.cluster is None or request.cluster is not None:
         return together
-    copy = directory.cluster_file
-    copied = copy.read_text("utf-8") if copy.is_file() else None
-    if _redacted_text(together.cluster) == copied:
+    if _is_unchanged(together.cluster, directory):
         return together
-    changed = f"{relative(together.cluster)} is no longer what it was when {directory.name} began"
-    if copied is None or REDACTED in copied:
+    copy = directory.cluster_file
+    if not copy.is_file() or REDACTED in copy.read_text("utf-8"):
+        changed = f"{relative(together.cluster)} is no longer what it was when {directory.name} began"
         raise UsageError(f"{changed}, and secrets are not written down: add --cluster FILE")
     return together._replace(cluster_copy=copy)
+
+
+def _is_unchanged(cluster: Path, directory: RunDirectory) -> bool:
+    copy = directory.cluster_file
+    return copy.is_file() and _redacted_text(cluster) == copy.read_text("utf-8")
 
 
 def _redacted_text(cluster: Path) -> str | None:
@@ -106,7 +121,7 @@ def _redacted_text(cluster: Path) -> str | None:
         return None  # it is gone, or has become something else
 
 
-def _told(directory: RunDirectory, together: Request, earlier: Request) -> Iterator[str]:
+def _differences(directory: RunDirectory, together: Request, earlier: Request) -> Iterator[str]:
     now, before = shlex.join(_words(together)), shlex.join(_words(earlier))
     if now == before:
         yield f"going on with {directory.name} as it was begun: {now}"
@@ -117,6 +132,8 @@ def _told(directory: RunDirectory, together: Request, earlier: Request) -> Itera
             f"{relative(earlier.cluster or '')} has changed or gone since: the run's own copy, "
             f"{relative(together.cluster_copy)}, is used; --cluster FILE takes another"
         )
+    elif together.cluster is not None and now == before and not _is_unchanged(together.cluster, directory):
+        yield f"{relative(together.cluster)} has changed since, and is used as it is now"
     if together.directory not in (None, Path.cwd()):
         yield f"paths begin at {together.directory}, as before"
 

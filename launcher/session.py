@@ -78,7 +78,7 @@ class Session:
             no_color=request.no_color,
             stdout=STDERR if request.as_json else STDOUT,
         )
-        for note in earlier.notes if earlier else ():
+        for note in earlier.told(file) if earlier else ():
             self._console.say(note)
         self._event_log = EventLog(self._directory.events_file, self._complain)
         self._sync = ProjectSync(file, hosts, inbox, self._console.say)

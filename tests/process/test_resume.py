@@ -133,6 +133,16 @@ def test_the_cluster_file_of_its_beginning_is_used_though_it_has_changed(launch:
     assert first.log("worker-1", attempt=2).startswith(b"2 old ")
 
 
+def test_a_cluster_file_that_is_named_again_is_used_as_it_is_now(launch: Start, cluster: Cluster) -> None:
+    first = stopped(launch(*cluster(workers=2, command=["sh", "-c", STOPPED_ONCE])), "worker-0", "worker-1")
+
+    resumed = launch(*cluster(workers=1, command=["sh", "-c", STOPPED_ONCE]), "--resume", first.run_directory)
+
+    assert resumed.succeeded()
+    assert first.log("worker-1", attempt=1) == b""
+    assert "cluster.yaml has changed since, and is used as it is now\n" in resumed.stderr
+
+
 def test_secrets_of_a_cluster_file_are_used_as_long_as_it_is_the_same(launch: Start, cluster: Cluster) -> None:
     command = ["sh", "-c", f'echo "$MY_TOKEN"; {STOPPED_ONCE}']
     first = stopped(launch(*cluster(workers=1, command=command, env={"MY_TOKEN": "hunter2"})), "worker-0")

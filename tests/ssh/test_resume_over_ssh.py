@@ -48,3 +48,7 @@ def test_a_stopped_run_goes_on_with_its_own_copy_of_the_cluster_file(
         before, after = (first.log(f"worker-{index}", attempt=n).decode().splitlines()[0] for n in (0, 1))
         assert before.split(maxsplit=1)[1] == after.split(maxsplit=1)[1]
         assert after.startswith(f"1 worker {index} of 2 on {host.name} {first.run_directory.name}-")
+
+    elsewhere = launch("--resume", first.run_directory, "--workers", "1", "--", "true")
+    assert elsewhere.succeeded()
+    assert f"other hosts than before: localhost (before: {hosts[0].name}, {hosts[1].name})\n" in elsewhere.stderr
