@@ -84,10 +84,6 @@ class Folding:
         """The worker writes no more: nobody waits for it."""
         self._writing.discard(task)
 
-    def all_alone(self, task: Task) -> list[Said]:
-        """What waits of one worker."""
-        return _joined(self._alone(task))
-
     def rest(self) -> list[Said]:
         """All that waits."""
         return self.due(float("inf"))

@@ -164,14 +164,26 @@ def test_services_that_refuse_to_end_are_killed_and_the_run_is_a_success(launch:
     assert started.succeeded()
 
 
-@pytest.mark.parametrize("service", ["ps", "evaluator"])
-def test_a_failed_service_is_a_failure(launch: Start, cluster: Cluster, service: str) -> None:
-    script = f"""case "$TF_CONFIG" in *'"type": "{service}"'*) exit 4;; esac; exec sleep 1000"""
+def test_a_failed_parameter_server_is_a_failure(launch: Start, cluster: Cluster) -> None:
+    script = """case "$TF_CONFIG" in *'"type": "ps"'*) exit 4;; esac; exec sleep 1000"""
 
-    started = launch(*cluster(tasks={"worker": 1, service: 1}), "--", "sh", "-c", script)
+    started = launch(*cluster(tasks={"worker": 1, "ps": 1}), "--", "sh", "-c", script)
 
     assert started.wait() == 1
-    assert f"{service} 0 on localhost failed (exit code 4)" in started.last_words
+    assert "ps 0 on localhost failed (exit code 4)" in started.last_words
+
+
+def test_a_failed_evaluator_is_a_failure_once_the_training_is_done(launch: Start, cluster: Cluster) -> None:
+    script = """case "$TF_CONFIG" in *'"type": "evaluator"'*) echo $$ > pid; mv pid evaluator; exit 4;; esac
+        until [ -e evaluator ]; do sleep 0.01; done
+        while kill -0 $(cat evaluator) 2>/dev/null; do sleep 0.01; done
+        echo trained"""
+
+    started = launch(*cluster(tasks={"worker": 1, "evaluator": 1}), "--", "sh", "-c", script)
+
+    assert started.wait() == 1
+    assert started.log("worker-0") == b"trained\n"
+    assert "evaluator 0 on localhost failed (exit code 4)" in started.last_words
 
 
 def test_a_peers_complaint_after_the_chiefs_success_is_no_failure(launch: Start, cluster: Cluster) -> None:
