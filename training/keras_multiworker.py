@@ -269,33 +269,22 @@ def _older_parts(trainer: ModuleType) -> list[Part]:
     variable, losses = importlib.import_module(CORE).Variable, importlib.import_module(LOSS)
     mean = trainer.metrics_module.Mean
     train, test = (functools.partial(_steps_of_their_own, kind) for kind in ("train", "test"))
-    steps, made = ("multi_step_on_iterator", "reduce_per_replica("), ("=tf.Variable(",)
+    steps, batch_end = ("multi_step_on_iterator", "reduce_per_replica("), ("callback.on_train_batch_end(",)
+    given = "self x y y_pred sample_weight"
     to_3_4, to_3_5, to_3_6, to_3_7 = (functools.partial(Part, until=(3, minor)) for minor in (4, 5, 6, 7))
     return [
+        to_3_4("layers", variable, "_initialize", _make_seeds_of_signed_numbers, "self value", ("=tf.Variable(",)),
         to_3_4("optimizers", optimizer, "_backend_update_step", _sum_first, "self grads", ("list(zip(grads,",)),
         to_3_5("metrics", model, "_pythonify_logs", _leave_local_logs, "self logs", ("float(value)",)),
-        to_3_5(
-            "callbacks",
-            container,
-            "on_train_batch_end",
-            _stop_at_a_batch,
-            "self batch",
-            ("callback.on_train_batch_end(",),
-        ),
+        to_3_5("callbacks", container, "on_train_batch_end", _stop_at_a_batch, "self batch", batch_end),
         to_3_6("fit", model, "make_train_function", train, "self force", steps),
         to_3_6("fit", model, "make_test_function", test, "self force", steps),
         to_3_6("input", epochs, "__init__", _tag_at_once, "self distribute_strategy", ("=self._get_iterator()",)),
         to_3_6("callbacks", backup, "on_train_begin", _restore_everywhere, "self logs", ("self.model.load_weights(",)),
         to_3_7("losses", losses, "reduce_values", _share_of_a_mean, "values", ("loss=ops.sum(values)",)),
-        to_3_7(
-            "losses", model, "compute_loss", _share_of_what_is_added, "self x y y_pred sample_weight", ("self.losses",)
-        ),
-        to_3_7(
-            "losses", mean, "update_state", _track_all_of_a_loss, "self values sample_weight", ("self.total.assign",)
-        ),
-        Part("metrics", variable, "_initialize_with_initializer", _make_later, "self", made, (3, 5), (3, 7)),
-        Part("metrics", variable, "_initialize", _make_now, "self value", made, until=(3, 9)),
-        to_3_4("layers", variable, "_initialize", _make_seeds_of_signed_numbers, "self value", made),
+        to_3_7("losses", model, "compute_loss", _share_of_what_is_added, given, ("self.losses",)),
+        to_3_7("losses", mean, "update_state", _track_all_of_a_loss, "self values", ("self.total.assign",)),
+        Part("metrics", variable, "_map_aggregation", _keep_apart, "self", ("aggregation]",), (3, 7), (3, 9)),
     ]
 
 
@@ -622,7 +611,7 @@ def _broadcast(strategy: Strategy, variables: Iterable[Any]) -> None:
     """Give every replica the chief's values."""
     tf = _tf()
     unique = {id(variable): variable for variable in variables if variable.value.dtype != tf.string}.values()
-    mirrored = [v for v in unique if v.value.synchronization != tf.VariableSynchronization.ON_READ]
+    mirrored = [variable for variable in unique if getattr(variable, "synchronization", "auto") != "on_read"]
 
     def in_replica() -> None:
         context = tf.distribute.get_replica_context()
@@ -1139,8 +1128,13 @@ def _unique(variables: Iterable[Data]) -> list[Data]:
 def _drifting(model: Model) -> list[Data]:
     """The floats of the layers' state that no replica tells the others about. Frozen weights are not among them."""
     state = (variable for layer in model._flatten_layers() for variable in layer._non_trainable_variables)
-    alone = (variable for variable in state if getattr(variable, "aggregation", None) == "none")
-    return _unique(variable for variable in alone if variable.value.dtype.is_floating)
+    return _unique(variable for variable in state if _is_on_its_own(variable) and variable.value.dtype.is_floating)
+
+
+def _is_on_its_own(variable: Any) -> bool:
+    """Whether each replica has its own value. Until 3.8 Keras calls it "mean", unknown to TensorFlow."""
+    named = getattr(variable, "aggregation", None)
+    return named == "none" or (named == "mean" and variable.value.aggregation == _tf().VariableAggregation.NONE)
 
 
 def _reduce_over_workers(original: Function, announce: Announce) -> Function:
@@ -1396,34 +1390,17 @@ def _trackers_of_losses(model: Model) -> list[Any]:
     return [model._loss_tracker, *getattr(model._compile_loss, "metrics", [])]
 
 
-def _make_now(original: Function, _: Announce) -> Function:
-    """Until 3.9 the state of a metric is no sum over the replicas that each of them has a part of."""
+def _keep_apart(original: Function, _: Announce) -> Function:
+    """From 3.7 to 3.9 each update of a metric adds up what all replicas have: each must have its own part.
 
-    def _initialize(self: Any, value: Data) -> None:
-        if not _is_summed_when_read(self):
-            original(self, value)
-            return
-        tf = _tf()
-        self._value = tf.Variable(
-            value,
-            dtype=self._dtype,
-            trainable=False,
-            name=self.name,
-            aggregation=tf.VariableAggregation.SUM,
-            synchronization=tf.VariableSynchronization.ON_READ,
-        )
+    Until 3.6 each has, and since 3.10 its parts are added up when they are read.
+    """
 
-    return _initialize
+    def _map_aggregation(self: Any, aggregation: str) -> Any:
+        on_its_own = aggregation in ("sum", "mean") and _is_multi_worker(_tf().distribute.get_strategy())
+        return original(self, "none" if on_its_own else aggregation)
 
-
-def _make_later(original: Function, _: Announce) -> Function:
-    def _initialize_with_initializer(self: Any, initializer: Function) -> None:
-        if _is_summed_when_read(self):
-            self._initialize(lambda: initializer(self._shape, dtype=self._dtype))
-        else:
-            original(self, initializer)
-
-    return _initialize_with_initializer
+    return _map_aggregation
 
 
 def _make_seeds_of_signed_numbers(original: Function, _: Announce) -> Function:
@@ -1435,15 +1412,6 @@ def _make_seeds_of_signed_numbers(original: Function, _: Announce) -> Function:
         original(self, value)
 
     return _initialize
-
-
-def _is_summed_when_read(variable: Any) -> bool:
-    """Whether it is a metric's, as newer versions make them; what was to be a mean is on its own there."""
-    if not _is_multi_worker(_tf().distribute.get_strategy()):
-        return False
-    if variable._aggregation == "mean":
-        variable._aggregation = "none"
-    return bool(variable._aggregation == "sum")
 
 
 # ---- small things
