@@ -41,7 +41,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
         "model_checkpoint_of_the_best",
         "backup_of_every_third_batch",
     ),
-    "metrics": ("auc_precision_f1_and_an_own_metric",),
+    "metrics": ("auc_precision_f1_and_an_own_metric/history", "auc_precision_f1_and_an_own_metric/evaluate"),
     "losses": ("regularizers_and_add_loss",),
     "optimizers": ("gradient_accumulation_that_does_not_divide", "moving_average_that_overwrites"),
     "own steps": ("own_train_and_test_step",),

@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from training.config import MAX_EPOCHS, TrainingConfig
-from training.errors import TrainingError
+from training.errors import TrainingError, UsageError
 from training.interrupt import EXIT_INTERRUPTED, leave, was_interrupted, watch_for_interrupts
 from training.models import MODELS
 from training.output import default_output_dir, make_output_dir
 from training.tf_config import read_place
+
+OLDEST_KERAS = (3, 12)
+"""As in `pyproject.toml`."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100})
@@ -40,6 +45,7 @@ def command(output_dir: Path | None, **options: Any) -> None:
     """
     config = TrainingConfig(output_dir=output_dir or default_output_dir(os.environ), **options)
     place = read_place(os.environ)
+    check_keras()
     if place.is_chief:
         make_output_dir(config.output_dir)
     # TensorFlow takes seconds to import: --help and a wrong option must not wait for it.
@@ -48,6 +54,22 @@ def command(output_dir: Path | None, **options: Any) -> None:
     # AutoGraph imports files that it makes in the temporary directory, and would leave their bytecode there.
     sys.dont_write_bytecode = True
     train(config, place)
+
+
+def check_keras() -> None:
+    """Tell of a Keras that is too old before TensorFlow is imported; where there is none, its import tells.
+
+    Raises:
+        UsageError: it is older than what this program is written for.
+    """
+    with suppress(metadata.PackageNotFoundError):
+        found = metadata.version("keras")
+        if tuple(map(int, found.split(".")[:2])) < OLDEST_KERAS:
+            oldest = "{}.{}".format(*OLDEST_KERAS)
+            raise UsageError(
+                f"this program needs Keras {oldest} or newer, and {sys.executable} has Keras {found}: "
+                f"{sys.executable} -m pip install 'keras>={oldest}', or name another Python"
+            )
 
 
 def main() -> NoReturn:

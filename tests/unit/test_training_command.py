@@ -64,3 +64,17 @@ def test_an_output_directory_that_cannot_be_written_ends_the_run_with_exit_code_
     done = without_tensorflow("--output-dir", str(tmp_path / "file"))
     assert done.returncode == 2
     assert f"{tmp_path / 'file'} cannot be written to" in done.stderr
+
+
+def test_a_keras_that_is_too_old_is_named_with_the_python_that_has_it() -> None:
+    found = "import importlib.metadata as m; m.version = lambda name: '3.5.0'; "
+    program = f"{UNREACHABLE}{found}sys.argv[1:] = []; from training.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=REPOSITORY,
+        env=os.environ | {"TF_CONFIG": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert f"{sys.executable} has Keras 3.5.0: {sys.executable} -m pip install 'keras>=3.12'" in done.stderr
