@@ -48,6 +48,7 @@ TRAINER = "keras.src.backend.tensorflow.trainer"
 TF_OPTIMIZER = "keras.src.backend.tensorflow.optimizer"
 CORE = "keras.src.backend.tensorflow.core"
 LOSS = "keras.src.losses.loss"
+SAVING = "keras.src.saving.saving_lib"
 
 Minor = tuple[int, int]
 """Major and minor number of a version."""
@@ -205,6 +206,7 @@ def _parts(trainer: ModuleType) -> list[Part]:
     optimizer = importlib.import_module(TF_OPTIMIZER).TFOptimizer
     scaling = trainer.optimizers_module.LossScaleOptimizer
     variable = importlib.import_module(CORE).Variable
+    saving = importlib.import_module(SAVING)
     steps = ("tf.while_loop(", "tf.cond(", "tf.function(", "reduce_per_replica(")
     prediction = ("self.predict_function=predict_function",)
     branches = ("ops.cond(is_update_step,", "ops.cond(should_overwrite_model_vars,")
@@ -249,6 +251,8 @@ def _parts(trainer: ModuleType) -> list[Part]:
         Part("callbacks", container, "on_test_end", _end_of_a_test, "self logs", ("callback.on_test_end(",)),
         Part("callbacks", backup, "on_train_begin", _restore_everywhere, "self logs", ("self._load_model()",), (3, 7)),
         Part("callbacks", checkpoint, "_save_model", _save_for_nothing, "self epoch", ("self.model.save(",)),
+        alone("files", saving, "save_model", _written_whole, "model filepath", ('open(filepath,"wb")',)),
+        alone("files", saving, "save_weights_only", _written_whole, "model filepath", ("H5IOStore(filepath",)),
         alone("optimizers", scaling, "check_finite", _finite_everywhere, "self grads", ("ops.isfinite(",)),
         alone("optimizers", optimizer, "_backend_apply_gradients", _branch_outside_of_replicas, "self grads", branches),
         alone("metrics", variable, "_direct_assign", _assign_unread, "self value", ("self._value.assign(",)),
@@ -629,6 +633,33 @@ def _assign_here(variable: Data, value: Data) -> None:
     tf = _tf()
     local = variable._get_on_device_or_primary() if hasattr(variable, "_get_on_device_or_primary") else variable
     local.assign(tf.cast(value, local.dtype))
+
+
+def _written_whole(original: Function, _: Announce) -> Function:
+    """Workers that share a disk may save the same file: each writes its own, and the last one stays."""
+
+    def save(model: Model, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        target = _one_file(filepath)
+        several = any(args) or bool(kwargs.get("max_shard_size"))
+        if target is None or several or not _is_multi_worker(getattr(model, "distribute_strategy", None)):
+            original(model, filepath, *args, **kwargs)
+            return
+        own = target.with_name(f".{os.getpid()}-{target.name}")
+        try:
+            original(model, str(own), *args, **kwargs)
+            own.replace(target)
+        finally:
+            own.unlink(missing_ok=True)
+
+    return save
+
+
+def _one_file(filepath: Any) -> Path | None:
+    """The file of this machine that is meant, if one is and it can be written."""
+    if not isinstance(filepath, str | os.PathLike) or "://" in str(filepath):
+        return None
+    path = Path(filepath)
+    return path if path.name.endswith((".keras", ".weights.h5")) and path.parent.is_dir() else None
 
 
 # ---- data

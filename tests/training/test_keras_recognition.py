@@ -24,6 +24,7 @@ from launcher.failure.refused_keras import for_refused_keras
 
 FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TRAINER = "keras.src.backend.tensorflow.trainer"
+SAVING = "keras.src.saving.saving_lib"
 OTHERS = ("keras.src.backend.tensorflow.optimizer", "keras.src.backend.tensorflow.core", "keras.src.losses.loss")
 MINORS = Path(__file__).with_name("keras-minors.txt")
 EDGES = ["3.3", "3.5", "3.6", "3.7", "3.8", "3.10"]
@@ -113,6 +114,13 @@ class Variable:
 
 def reduce_per_replica(values, strategy, reduction):
     return strategy.reduce("MEAN", v, axis=0)
+
+def save_model(model, filepath, weights_format="h5"):
+    with open(filepath, "wb") as f:
+        _save_model_to_fileobj(model, f, weights_format)
+
+def save_weights_only(model, filepath):
+    weights_store = H5IOStore(filepath, mode="w")
 """
 SOUND = FAULTY.replace("(lambda data: reduce_per_replica(step_function(data)))", "(step_function)")
 for fault, mended in {
@@ -134,6 +142,8 @@ for fault, mended in {
     "float(self": "float(self.replica",
     "int(self": "int(self.replica",
     "axis=0": "axis=None",
+    "open(filepath": "whole(filepath",
+    "H5IOStore(": "H5IOStoreOfItsOwn(",
 }.items():
     SOUND = SOUND.replace(fault, mended)
 REPLACED = {
@@ -146,6 +156,7 @@ REPLACED = {
     "CallbackList": "__init__ on_train_begin on_train_batch_end on_epoch_end on_test_begin on_test_end",
     "BackupAndRestore": "on_train_begin",
     "ModelCheckpoint": "_save_model",
+    "saving_lib": "save_model save_weights_only",
     "LossScaleOptimizer": "check_finite",
     "TFOptimizer": "_backend_apply_gradients",
     "Variable": "_direct_assign __float__ __int__",
@@ -170,6 +181,9 @@ def keras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Modu
         module = load(tmp_path / "trainer.py", TRAINER, monkeypatch)
         for name in OTHERS:
             monkeypatch.setitem(sys.modules, name, module)
+        saving = ModuleType(SAVING)
+        vars(saving).update({name: vars(module)[name] for name in ("save_model", "save_weights_only")})
+        monkeypatch.setitem(sys.modules, SAVING, saving)
         return module
 
     return install
@@ -285,6 +299,8 @@ SOURCES = {
     ),
     "reduce_per_replica": ("backend/tensorflow/trainer.py:reduce_per_replica",),
     "reduce_values": ("losses/loss.py:reduce_values",),
+    "save_model": ("saving/saving_lib.py:save_model",),
+    "save_weights_only": ("saving/saving_lib.py:save_weights_only",),
 }
 """Where Keras has what is looked at; of several classes the later ones are derived from the earlier ones."""
 

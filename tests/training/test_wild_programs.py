@@ -40,6 +40,7 @@ def test_fit_with_every_usual_callback_on_arrays_stops_early_and_leaves_the_chie
     assert first == second
     assert first.startswith("stopped after 4 epochs; 64 predictions; loss 0.")
     assert launch.log("worker-1").count(b"end of epoch") == 4
+    assert {path.name for path in launch.runs.parent.glob("*final*")} == {"final.keras", "final.weights.h5"}
     files = written(launch, "checkpoints", "logs", "backup")
     assert {name for name in files if "tfevents" not in name} == {"checkpoints/best.keras", "logs/history.csv"}
     assert len((launch.runs.parent / "logs/history.csv").read_text().splitlines()) == 5

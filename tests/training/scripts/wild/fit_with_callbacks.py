@@ -43,4 +43,10 @@ history = model.fit(
 )
 score = model.evaluate(x_val, y_val, verbose=0)
 predictions = model.predict(x_val, verbose=0)
+
+model.save("final.keras")
+model.save_weights("final.weights.h5")
+loaded = keras.models.load_model("final.keras")
+loaded.load_weights("final.weights.h5")
+assert np.allclose(loaded.predict(x_val, verbose=0), predictions, atol=1e-5)
 print(f"stopped after {len(history.epoch)} epochs; {len(predictions)} predictions; loss {score[0]:.4f}")
