@@ -138,10 +138,17 @@ def send(number: int) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
+AGAIN = """
+import ctypes
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: a thread could do nothing while TensorFlow waits
+import tensorflow as tf
+tf.distribute.MultiWorkerMirroredStrategy()
+"""
+
+
 def start_again() -> None:
     """A process of its own that inherits TF_CONFIG and starts TensorFlow's server, too; it ends with this one."""
-    program = "import sys, tensorflow as tf; tf.distribute.MultiWorkerMirroredStrategy(); sys.stdin.read()"
-    subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+    subprocess.Popen([sys.executable, "-c", AGAIN])
 
 
 FAULTS: dict[str, Callable[[], object]] = {
