@@ -7,10 +7,10 @@ import signal
 from pathlib import Path
 
 import portpicker
-from conftest import QUIET, REPOSITORY
-from launching import MARK, launches, nothing_left
+from launching import MARK, ROOT, launches, nothing_left
 
-PROGRAM = REPOSITORY / "tests/training/scripts/wild/own_tf_config_missing_peer.py"
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+PROGRAM = ROOT / "tests/training/scripts/wild/own_tf_config_missing_peer.py"
 
 
 def test_workers_that_wait_in_another_cluster_are_told_of_and_take_no_grace_at_ctrl_c(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_workers_that_wait_in_another_cluster_are_told_of_and_take_no_grace_at_c
     options = ("--cluster", tmp_path / "cluster.yaml", "--keep-tf-config", "--")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("LAUNCH_", "TF_"))}
     with nothing_left() as mark:
-        environment = {**inherited, "PYTHONPATH": str(REPOSITORY), MARK: mark, **QUIET}
+        environment = {**inherited, "PYTHONPATH": str(ROOT), MARK: mark, **QUIET}
         with launches(tmp_path, environment) as launch:
             started = launch(*options, "python", PROGRAM, *addresses)
             started.await_event("task_waits_elsewhere", count=2)
