@@ -92,6 +92,7 @@ def started(
     inherited = {key: value for key, value in os.environ.items() if key not in NOT_INHERITED}
     added = {
         **QUIET,
+        "TMPDIR": str(log.parent),  # AutoGraph leaves its files there when a worker ends at once
         "TF_NUM_INTRAOP_THREADS": "1",
         "TF_NUM_INTEROP_THREADS": "2",
         "PYTHONUNBUFFERED": "1",
