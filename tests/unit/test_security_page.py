@@ -1,0 +1,28 @@
+"""The page on security claims nothing that no test shows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+NAMED = re.compile(r"`(tests/[\w/.]+\.py)(?:::(test_\w+))?`")
+ROWS = [line for line in PAGE.splitlines() if line.startswith("|") and set(line) - set("|-: ")]
+CLAIMS = [row for row in ROWS if not row.rstrip("| ").endswith("Test")]
+
+
+@pytest.mark.parametrize(("file", "test"), sorted({(found[1], found[2] or "") for found in NAMED.finditer(PAGE)}))
+def test_a_test_that_the_page_names_exists(file: str, test: str) -> None:
+    tree = ast.parse((ROOT / file).read_bytes())
+
+    assert not test or test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("row", CLAIMS)
+def test_every_row_names_a_test(row: str) -> None:
+    assert all(found[2] for found in NAMED.finditer(row))
+    assert NAMED.search(row)
