@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from launcher.run_directory.whole_files import write_all_at
+from launcher.run_directory.whole_files import make_directory, write_all_at
 
 READ_SIZE = 1 << 20
 
@@ -129,17 +129,6 @@ class Arrival:
     def _add(self, data: bytes) -> None:
         self._digest.update(data)
         self.offset += len(data)
-
-
-def make_directory(path: Path) -> None:
-    """Make a directory and those above it, for their owner only, where they are not there yet.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    if not path.is_dir():
-        make_directory(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextlib.contextmanager

@@ -11,14 +11,14 @@ import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from launcher.gathering.arrival import Arrival, make_directory
+from launcher.gathering.arrival import Arrival
 from launcher.gathering.checkpoints import prefix_of
 from launcher.gathering.conversation import Fetched
 from launcher.gathering.record import Entry, Record
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch, grows
 from launcher.gathering.state_file import STATE_FILE, portable
-from launcher.run_directory.whole_files import relative, shown
+from launcher.run_directory.whole_files import make_directory, relative, shown
 from launcher.wording import exact_size
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from launcher.cluster import Task
 from launcher.errors import LaunchError, UsageError
 from launcher.run_directory.state import RunState
-from launcher.run_directory.whole_files import relative, shown, write_whole
+from launcher.run_directory.whole_files import make_directory, relative, shown, write_whole
 
 DEFAULT_ROOT = Path("runs")
 LATEST = "latest"
@@ -33,12 +34,14 @@ class RunDirectory(NamedTuple):
     def create(cls, root: Path, name: str, now: datetime) -> RunDirectory:
         """Make `<root>/20261120-142233-<name>`, with `-2`, `-3`... behind it where that is taken.
 
+        It is a new one, whoever else may write in `root`. Directories above it that are missing are private, too.
+
         Raises:
             UsageError: the directory cannot be made there.
         """
         root = root.absolute()
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            make_directory(root)
             run = cls(_new_directory(root, cls.name_for(name, now)))
         except OSError as error:
             raise UsageError(
@@ -125,8 +128,11 @@ class RunDirectory(NamedTuple):
         return _made(self.chief)
 
     def make_attempt(self, attempt: int) -> Path:
-        """Make the directory of one attempt if it is not there yet."""
-        return _made(self.attempt(attempt))
+        """Make the directory of one attempt if it is not there yet. A link to one is none."""
+        path = _made(self.attempt(attempt))
+        if path.is_symlink():
+            raise LaunchError(f"{shown(path)}: this is a symbolic link, which nothing is written through; remove it.")
+        return path
 
     def write_state(self, state: RunState) -> None:
         """Replace `run.json`."""
@@ -224,8 +230,9 @@ def _point_latest(root: Path, name: str) -> None:
         temporary.symlink_to(name)
         temporary.replace(link)
     except OSError:
-        # A convenience that some file systems cannot give; nothing here depends on it.
-        temporary.unlink(missing_ok=True)
+        # A convenience that some file systems cannot give, and other users' directories; nothing here depends on it.
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _made(path: Path) -> Path:

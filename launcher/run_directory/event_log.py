@@ -28,7 +28,7 @@ class EventLog:
         self._path = path
         self._complain = complain
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             self._end_torn_line()
         except OSError as error:
             raise LaunchError(f"{shown(path)}: cannot be written: {error.strerror}.") from error

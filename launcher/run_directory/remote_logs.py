@@ -23,7 +23,8 @@ class RemoteLogs:
         self.close()
         for task, path in paths.items():
             try:
-                self._files[task] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), path
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                self._files[task] = os.open(path, flags, 0o600), path
             except OSError as error:
                 self._give_up(path, error)
 

@@ -26,11 +26,28 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _write_file(path: Path, content: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    path.unlink(missing_ok=True)  # of a process that was killed
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         write_all(fd, content)
     finally:
         os.close(fd)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it, for their owner only, where they are not there yet.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700)
+    except FileNotFoundError:
+        make_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        if not path.is_dir():
+            raise
 
 
 def write_all(fd: int, content: bytes) -> None:

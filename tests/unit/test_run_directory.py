@@ -21,6 +21,7 @@ from launcher.errors import LaunchError, UsageError
 from launcher.events import Event, HostReady, Interrupted, PortsReserved, ProgressMade, TaskExited, as_record
 from launcher.run_directory import RunDirectory, file_name, find, newest
 from launcher.run_directory.event_log import EventLog
+from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import Launcher, RunHost, RunState
 from launcher.run_directory.whole_files import write_whole
 
@@ -75,6 +76,50 @@ def test_a_run_is_for_its_owner_only(tmp_path: Path) -> None:
     assert [mode(path) for path in (run.path, run.make_attempt(0), run.make_chief())] == [0o700] * 3
     files = (run.run_file, run.plan_file(0), run.cluster_file, run.events_file)
     assert [mode(path) for path in files] == [0o600] * 4
+
+
+def test_directories_above_a_run_that_are_missing_are_made_for_its_owner_only(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        RunDirectory.create(tmp_path / "project" / "runs", "run", NOW)
+    finally:
+        os.umask(before)
+    assert [mode(path) for path in (tmp_path / "project", tmp_path / "project" / "runs")] == [0o700] * 2
+
+
+def test_a_run_never_begins_in_a_directory_that_is_there_already(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "20261120-142233-run").symlink_to(elsewhere)
+    (tmp_path / "20261120-142233-run-2").mkdir(mode=0o777)
+    run = started(tmp_path, "run")
+    assert run.name == "20261120-142233-run-3"
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "runs", "run", NOW)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for name in (f".run.json.{os.getpid()}.tmp", "events.jsonl", "worker-0.log"):
+        (run.path / name).symlink_to(victim)
+    run.write_state(STATE)
+    with pytest.raises(LaunchError, match=r"events\.jsonl"):
+        EventLog(run.events_file, complain)
+    said: list[str] = []
+    logs = RemoteLogs(said.append)
+    logs.begin({WORKER: run.path / "worker-0.log"})
+    logs.write(WORKER, 0, b"swapped")
+    assert victim.read_text() == "mine"
+    assert run.read_state() == STATE
+    assert len(said) == 1
+
+
+def test_an_attempt_is_not_written_into_a_linked_directory(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "runs", "run", NOW)
+    run.attempt(0).symlink_to(tmp_path)
+    with pytest.raises(LaunchError, match="attempt-0: this is a symbolic link"):
+        run.make_attempt(0)
 
 
 def test_launches_in_the_same_second_get_directories_of_their_own(tmp_path: Path) -> None:
