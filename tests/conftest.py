@@ -1,9 +1,14 @@
-"""What all tiers share: a test skips where a program is missing, but not on CI; hypothesis does not measure time."""
+"""What all tiers share.
+
+A test skips where a program is missing, but not on CI. hypothesis does not measure time, and draws from a fixed seed on
+CI. In a campaign (`FUZZ_SECONDS`) its tests are repeated, with new examples each time, until their time is over.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
@@ -21,7 +26,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.register_profile("on_ci", deadline=None, derandomize=True, database=None)
-hypothesis.settings.load_profile("on_ci" if ON_CI else "unhurried")
+hypothesis.settings.register_profile("campaign", deadline=None, max_examples=1000)
+CAMPAIGN = float(os.environ.get("FUZZ_SECONDS") or 0)
+"""Seconds, shared out evenly among the tests that draw examples; 0: each of them runs once."""
+hypothesis.settings.load_profile("campaign" if CAMPAIGN else "on_ci" if ON_CI else "unhurried")
+SHARE = pytest.StashKey[float]()
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
@@ -56,3 +65,23 @@ def failed_if_skipped(report: Report) -> Report:
         report.outcome = "failed"
         report.longrepr = f"skipped, which on CI counts as a failure: {reason}"
     return report
+
+
+@pytest.hookimpl(trylast=True)  # when -k and -m have chosen
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Share out a campaign's time."""
+    drawing = [item for item in items if CAMPAIGN and item.get_closest_marker("hypothesis")]
+    for item in drawing:
+        item.stash[SHARE] = CAMPAIGN / len(drawing)
+        item.add_marker(pytest.mark.timeout(0))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Repeat a test of a campaign until its share is over; the first failure ends it."""
+    until = time.monotonic() + pyfuncitem.stash.get(SHARE, 0)
+    result = yield
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    while time.monotonic() < until:
+        pyfuncitem.obj(**given)
+    return result
