@@ -13,6 +13,7 @@ import sys
 
 from launcher.called_as import forget_wrapper
 from launcher.head_start import HeadStart, likely_agents
+from launcher.own_processes import mark_if_needed
 
 if False:  # names for type checkers only: typing costs start-up time
     from types import FrameType
@@ -30,6 +31,7 @@ def main() -> NoReturn:
     gc.set_threshold(GARBAGE)
     begin_clean()
     forget_wrapper()
+    mark_if_needed()
     early = HeadStart()
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:

@@ -11,13 +11,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from launcher import events
-from launcher.agent.processes import PR_SET_CHILD_SUBREAPER, kill_descendants, prctl
 from launcher.cluster_file import ClusterFile
 from launcher.errors import EXIT_DONE
 from launcher.head_start import HeadStart
 from launcher.host import Inbox
 from launcher.hosts import Hosts
 from launcher.missing_program import refuse_missing_programs
+from launcher.own_processes import adopt_orphans, end_what_is_left
 from launcher.request import Request, requested_cluster
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def run(request: Request, early: HeadStart | None = None) -> int:
         return EXIT_DONE
     refuse_missing_programs(file)
     try:
-        return launch(file, request, early, earlier, adopt_orphans=True).exit_code
+        return launch(file, request, early, earlier, in_own_process=True).exit_code
     finally:
-        kill_descendants()
+        end_what_is_left()
 
 
 def planned(file: ClusterFile, request: Request, earlier: Resumption | None = None) -> str:
@@ -77,11 +77,11 @@ def launch(
     early: HeadStart | None = None,
     earlier: Resumption | None = None,
     *,
-    adopt_orphans: bool = False,
+    in_own_process: bool = False,
 ) -> RunResult:
     """Run a cluster file to its end: start, watch, stop, restart, and say how it went. `earlier`: the run that goes on.
 
-    `adopt_orphans`: should agent and guard be killed in one stroke, what they leave becomes this process's child.
+    `in_own_process`: orphans of the run may become this process's children.
 
     Raises:
         LaunchError: nothing was started, or a host failed before any worker was.
@@ -91,8 +91,8 @@ def launch(
         # Imported while the agents start: neither waits for the other.
         from launcher.session import Session
 
-        if adopt_orphans:
-            prctl(PR_SET_CHILD_SUBREAPER, 1)
+        if in_own_process:
+            adopt_orphans()
         return Session(file, request, hosts, inbox, earlier).to_its_end()
 
 

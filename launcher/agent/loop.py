@@ -10,7 +10,15 @@ import time
 from launcher.agent.facts import facts
 from launcher.agent.framing import Decoder, encode
 from launcher.agent.ports import close_sockets, hold_ports, listened_at
-from launcher.agent.processes import KILL_AGAIN, UNKILLABLE, out_of_memory_kills, reap, send_signal, signal_descendants
+from launcher.agent.processes import (
+    KILL_AGAIN,
+    UNKILLABLE,
+    has_children,
+    out_of_memory_kills,
+    reap,
+    send_signal,
+    signal_descendants,
+)
 from launcher.agent.reach import Answering, Dialling
 from launcher.agent.support import held_directory, write_files
 from launcher.agent.watching import Watch
@@ -339,17 +347,10 @@ class Agent:
     def _close_drained_logs(self) -> None:
         """Once nothing can write any more, a log that has been shipped whole is done with."""
         for name, worker in list(self.workers.items()):
-            if worker.exited and self._nothing_runs() and worker.drained():
+            if worker.exited and not has_children() and worker.drained():
                 self.tell("log_ended", task=name)
                 os.close(worker.log_fd)
                 del self.workers[name]
-
-    def _nothing_runs(self) -> bool:
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return True
-        return False
 
     def keep_time(self) -> None:
         """Do what is due: the lease, the SIGKILL after a grace, the end of patience with an unkillable process."""

@@ -101,6 +101,15 @@ def reap() -> Iterator[tuple[int, int]]:
         yield pid, status
 
 
+def has_children() -> bool:
+    """Whether there is a child of this process, be it one that has ended and was not waited for."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def kill_descendants(limit: float = UNKILLABLE) -> list[int]:
     """SIGKILL everything below this process until nothing is left; return what could not be killed."""
     deadline = time.monotonic() + limit

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from launcher import options
-from launcher.agent.processes import kill_descendants
 from launcher.cluster_file.places import Places
 from launcher.console import STDOUT
 from launcher.console.terminal import Look
@@ -24,6 +23,7 @@ from launcher.doctor.visit import Visit
 from launcher.errors import EXIT_DONE, EXIT_HOST
 from launcher.host import Inbox
 from launcher.hosts import StopRequestedError
+from launcher.own_processes import end_what_is_left
 from launcher.request import requested_cluster
 from launcher.run import signals_into
 
@@ -86,7 +86,7 @@ def doctor(request: DoctorRequest) -> int:
     except StopRequestedError as stopped:
         return 128 + stopped.signal
     finally:
-        kill_descendants()
+        end_what_is_left()
     findings = diagnosed(examination)
     exit_code = EXIT_HOST if any(each.severity is Severity.ERROR for each in findings) else EXIT_DONE
     if request.run.as_json:

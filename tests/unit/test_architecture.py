@@ -51,7 +51,7 @@ LAUNCHER = """
     plan request access host_facts failure.remedies sync.project
     head_start failure.missing_file failure.refused_keras
     agent_process ssh_complaint ssh_destination
-    child misplaced_servers
+    child misplaced_servers own_processes
     cluster_file cluster_file.places
     cluster_file.keys
     cluster_file.checks console.attempt_text
