@@ -9,6 +9,7 @@ from pathlib import Path
 from launcher.agent_process import AgentProcess
 from launcher.cluster_file import Host
 from launcher.head_start import HeadStart
+from launcher.here import here
 from launcher.ssh_complaint import Complaint, explained
 from launcher.ssh_destination import destination
 from launcher.transport import AGENT, SSH, agent_argv, local, over_ssh, ssh_options
@@ -76,5 +77,5 @@ def access(host: Host, lease: float, early: HeadStart | None = None) -> Access:
 
 def chosen_options(host: Host) -> list[str]:
     """What the cluster file says of the way to a host, as arguments of ssh; the first of two wins."""
-    config = ["-F", str(Path(host.ssh.config).expanduser().absolute())] if host.ssh.config else []
+    config = ["-F", str(Path(here(), Path(host.ssh.config).expanduser()))] if host.ssh.config else []
     return [*config, *host.ssh.options]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from launcher.here import here
+
 WRAPPER = "LAUNCH_CALLED_AS"
 """Set by scripts/launch, which starts this Python: the name that it was called by."""
 
@@ -32,10 +34,8 @@ def _typed(program: str) -> str:
 
 
 def _below_here(program: str) -> str:
-    from pathlib import Path  # not imported above: agents are started before that
-
     try:
-        relative = program.removeprefix(f"{Path.cwd()}/")
-    except FileNotFoundError:  # the working directory is gone
+        relative = program.removeprefix(f"{here()}/")
+    except OSError:  # the working directory was gone from the beginning
         return program
     return relative if "/" in relative else f"./{relative}"

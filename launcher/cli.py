@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -14,6 +14,7 @@ from launcher import __version__, options
 from launcher.called_as import launch_command
 from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageError
 from launcher.head_start import OTHER_COMMANDS, HeadStart
+from launcher.here import here, take
 
 EPILOG = """\b
 COMMAND is any program; without it the cluster file's is run, else the training program that comes with tf-launch
@@ -105,14 +106,16 @@ def launch(early: HeadStart, /, **given: Any) -> None:
     given["no_keras_fix"] |= is_off(os.environ.get("LAUNCH_KERAS_FIX"))
     given["keep_tf_config"] |= is_off(os.environ.get("LAUNCH_TF_CONFIG"))
     try:
-        Path.cwd()
-    except FileNotFoundError as error:
-        raise UsageError("the working directory is gone: cd to one that exists") from error
+        here()
+    except OSError as error:
+        raise UsageError(f"the working directory is not there ({error.strerror}): cd to one that exists") from error
     raise SystemExit(run(options.request(**given), early))
 
 
 def main(early: HeadStart | None = None) -> NoReturn:
     """Run the command line; exceptions become exit codes. `early` has agents that may be used."""
+    with contextlib.suppress(OSError):  # told by who needs it: not everything does
+        take()
     try:
         command, name, arguments = chosen_command(sys.argv[1:])
         command.main(arguments, obj=early or HeadStart(), prog_name=name, standalone_mode=False)

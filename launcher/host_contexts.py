@@ -10,6 +10,7 @@ from pathlib import Path
 
 from launcher.access import chosen_options
 from launcher.cluster_file import DEFAULT_RUN_DIR, ClusterFile, Host
+from launcher.here import here
 from launcher.host_facts import HostFacts
 from launcher.plan import HostContext, brings_training
 from launcher.python_choice import local_python
@@ -60,7 +61,7 @@ def run_hosts(file: ClusterFile, contexts: Mapping[str, HostContext]) -> tuple[R
 def _local_context(directory: Path, fix_keras: bool) -> HostContext:
     return HostContext(
         python=local_python(os.environ).path,
-        workdir=str(Path.cwd()),
+        workdir=here(),
         cpus=len(os.sched_getaffinity(0)),
         output_dir=str(directory / "chief"),
         run_dir=str(directory),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from launcher import placeholders
 from launcher.cluster_file import PROJECTS, ClusterFile, Host
 from launcher.errors import UsageError
+from launcher.here import here
 from launcher.plan import PYTHONS
 
 _FLAG = re.compile(r"-[bBdEiIOPqsSuvx]+")
@@ -42,7 +43,7 @@ def refuse_missing_programs(file: ClusterFile) -> None:
 
 def _place(host: Host, file: ClusterFile) -> _Place | None:
     if host.is_local:
-        directory = Path(host.workdir).expanduser() if host.workdir else Path.cwd()
+        directory = Path(here(), Path(host.workdir or "").expanduser())
         return _Place(directory, "where the tasks of localhost start") if directory.is_dir() else None
     if file.sync is not None and (host.workdir or "").startswith(PROJECTS):
         return _Place(file.sync.directory, "the project that `sync` sends")

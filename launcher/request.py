@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from launcher.cluster_file import DEFAULT_COMMAND, NOTHING_ELSE, ClusterFile, Host, local_cluster, read_cluster_file
 from launcher.errors import UsageError
+from launcher.here import here
 
 FOR_ONE_LAUNCH = frozenset({"run_dir", "resume", "dry_run", "as_json", "quiet", "verbose", "no_color", "cluster_copy"})
 """What an earlier launch asked for of these is no longer of interest when its run goes on."""
@@ -49,9 +50,9 @@ class Request(NamedTuple):
 
         wishes = {key: value for key, value in self._asdict().items() if key not in FOR_ONE_LAUNCH}
         return wishes | {
-            "cluster": self.cluster and str(self.cluster.absolute()),
+            "cluster": self.cluster and str(Path(here(), self.cluster)),
             "env": redacted(self.env or {}),
-            "directory": str((self.directory or Path.cwd()).absolute()),
+            "directory": str(Path(here(), self.directory or "")),
         }
 
     @classmethod
@@ -104,7 +105,7 @@ def _here(python: str, directory: Path | None, search: str | None) -> str:
     """The `--python` of this machine; a path begins where `launch` was called, wherever the workers start."""
     import shutil  # few name a Python, and this takes its time
 
-    path = str((directory or Path.cwd()) / Path(python).expanduser()) if "/" in python else python
+    path = str(Path(here(), directory or "", Path(python).expanduser())) if "/" in python else python
     if shutil.which(path, path=search) is None:
         raise UsageError(f"--python {python}: there is no program {path}; name a Python interpreter")
     return path

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from launcher.cluster_file import ClusterFile
 from launcher.errors import UsageError
+from launcher.here import here
 from launcher.placeholders import kept
 from launcher.redaction import REDACTED, redacted_yaml
 from launcher.request import FOR_ONE_LAUNCH, Request
@@ -134,7 +135,7 @@ def _differences(directory: RunDirectory, together: Request, earlier: Request) -
         )
     elif together.cluster is not None and now == before and not _is_unchanged(together.cluster, directory):
         yield f"{relative(together.cluster)} has changed since, and is used as it is now"
-    if together.directory not in (None, Path.cwd()):
+    if together.directory not in (None, Path(here())):
         yield f"paths begin at {together.directory}, as before"
 
 

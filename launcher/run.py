@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from launcher import events
 from launcher.cluster_file import ClusterFile
 from launcher.errors import EXIT_DONE
 from launcher.head_start import HeadStart
+from launcher.here import here
 from launcher.host import Inbox
 from launcher.hosts import Hosts
 from launcher.missing_program import refuse_missing_programs
@@ -61,7 +63,7 @@ def planned(file: ClusterFile, request: Request, earlier: Resumption | None = No
 
     unknown_port = dry_run.ANY_PORT if request.as_json else dry_run.CHOSEN_AT_START
     spec = dry_run.supposed_spec(file.hosts, unknown_port)
-    supposed = RunDirectory(request.run_dir.absolute() / RunDirectory.name_for(file.name, datetime.now()))
+    supposed = RunDirectory(Path(here(), request.run_dir) / RunDirectory.name_for(file.name, datetime.now()))
     directory = earlier.directory if earlier else supposed
     contexts = host_contexts(file, directory.path, {}, fix_keras=not request.no_keras_fix)
     plan = plan_attempt(file, spec, contexts, directory.name, directory.next_attempt())

@@ -6,10 +6,12 @@ import contextlib
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from launcher import __version__
 from launcher.cluster_file import ClusterFile
 from launcher.errors import LaunchError
+from launcher.here import here
 from launcher.plan import AttemptPlan
 from launcher.redaction import redacted_yaml
 from launcher.request import Request
@@ -41,7 +43,7 @@ class RunRecord:
         with self._complaining():
             self._directory.write_plan(plan.attempt, plan.as_record())
             if self._request.cluster is not None:
-                text = (self._request.cluster_copy or self._request.cluster).read_text("utf-8-sig")
+                text = Path(here(), self._request.cluster_copy or self._request.cluster).read_text("utf-8-sig")
                 self._directory.write_cluster_file(redacted_yaml(text))
             self._write_state("running", hosts)
 

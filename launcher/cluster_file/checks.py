@@ -12,6 +12,7 @@ from launcher.cluster import is_loopback
 from launcher.cluster_file.file_text import Mistakes, shortened
 from launcher.cluster_file.value_structures import Entries
 from launcher.cluster_file.yaml_nodes import Node
+from launcher.here import here
 from launcher.transport import LOCALHOST
 
 WORK_KEYS = ("workers", "tasks")
@@ -98,7 +99,7 @@ def check_sync(file: Entries, path: Path, mistakes: Mistakes) -> None:
 
 def project_directory(file: Path, given: str) -> Path:
     """The absolute path that a `sync` of a cluster file means."""
-    return Path(os.path.normpath(file.parent.absolute() / Path(given).expanduser()))
+    return Path(os.path.normpath(Path(here(), file.parent, Path(given).expanduser())))
 
 
 def _check_names(hosts: Sequence[Entries], mistakes: Mistakes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from launcher.cluster import ClusterSpec, dialled_at
 from launcher.cluster_file import ClusterFile, Host
@@ -13,6 +13,7 @@ from launcher.doctor.exchange import BYTES, SECONDS, gradients, rounds
 from launcher.doctor.probing import Question
 from launcher.doctor.reach import chosen, dials, failures, possible_addresses
 from launcher.doctor.visit import Visit
+from launcher.here import here
 from launcher.host_contexts import host_contexts
 from launcher.host_facts import same_machines
 from launcher.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
@@ -80,7 +81,7 @@ class Doctor:
 
     # ---- what is asked of each host alone
     def _questions(self) -> dict[str, Question]:
-        directory = self._request.run.run_dir.absolute() / NAME
+        directory = Path(here(), self._request.run.run_dir, NAME)
         contexts = host_contexts(self._file, directory, self._facts, fix_keras=False)
         plan = plan_attempt(self._file, self._supposed_spec(), contexts, NAME, attempt=0)
         return {

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from launcher.cluster import Task
 from launcher.errors import LaunchError, UsageError
+from launcher.here import here
 from launcher.run_directory.state import RunState
 from launcher.run_directory.whole_files import make_directory, relative, shown, write_whole
 
@@ -39,7 +40,7 @@ class RunDirectory(NamedTuple):
         Raises:
             UsageError: the directory cannot be made there.
         """
-        root = root.absolute()
+        root = Path(here(), root)
         try:
             make_directory(root)
             run = cls(_new_directory(root, cls.name_for(name, now)))
@@ -64,8 +65,8 @@ class RunDirectory(NamedTuple):
     @property
     def as_argument(self) -> str:
         """What names the run on a command line in this directory."""
-        default = self.path.parent == DEFAULT_ROOT.absolute()
-        return self.path.name if default else relative(self.path)
+        path = relative(self.path)
+        return self.path.name if path == str(DEFAULT_ROOT / self.path.name) else path
 
     @property
     def run_file(self) -> Path:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 from launcher.errors import LaunchError
+from launcher.here import here
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -21,7 +23,8 @@ def write_whole(path: Path, content: bytes) -> None:
         _write_file(temporary, content)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise LaunchError(f"{shown(path)}: cannot be written: {error.strerror}.") from error
 
 
@@ -66,8 +69,11 @@ def write_all_at(fd: int, content: bytes, offset: int) -> None:
 
 
 def holds_something(path: Path) -> bool:
-    """Whether a file is there and not empty."""
-    return path.is_file() and path.stat().st_size > 0
+    """Whether a file is there and not empty, as far as that can be seen."""
+    try:
+        return path.is_file() and path.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def shown(path: Path) -> str:
@@ -79,5 +85,6 @@ def shown(path: Path) -> str:
 def relative(path: str | Path) -> str:
     """A path as a person in this directory would write it, on one line."""
     path = Path(path)
-    here = Path.cwd()
-    return shown(path.relative_to(here) if path.is_relative_to(here) else path)
+    with contextlib.suppress(OSError, ValueError):  # this directory is gone, or the path is not below it
+        return shown(path.relative_to(here()))
+    return shown(path)
