@@ -127,8 +127,12 @@ class HostFiles:
             interrupted = 128 + stopped.signal
             with contextlib.suppress(StopRequestedError):
                 self._await(lambda: gathering.is_over, GIVING_UP)
-        all_here = gathering.tell(f"{launch_command()} collect {shlex.quote(relative(self._directory.path))}")
-        return interrupted or (0 if all_here else EXIT_HOST)
+        return interrupted or (0 if gathering.has_all else EXIT_HOST)
+
+    def tell_what_is_not_here(self) -> None:
+        """After `gather_the_rest`."""
+        if self._gathering is not None:
+            self._gathering.tell(f"{launch_command()} collect {shlex.quote(relative(self._directory.path))}")
 
     def _await(self, over: Callable[[], bool], seconds: float = math.inf) -> None:
         for _ in self._attend(seconds, over):

@@ -17,7 +17,7 @@ from launcher.called_as import launch_command
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
-from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError, LaunchError
 from launcher.failure import Ending, Failure, classify
 from launcher.failure.report import report
 from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
@@ -28,6 +28,7 @@ from launcher.host_contexts import host_contexts, remote_run_dir, run_hosts, sup
 from launcher.host_facts import start_warnings
 from launcher.host_files import HostFiles
 from launcher.hosts import Hosts, StopRequestedError
+from launcher.last_steps import Result, whatever_comes
 from launcher.lone_workers import LoneWorkers
 from launcher.plan import AttemptPlan, brings_training, plan_attempt, thread_warnings
 from launcher.request import Request
@@ -88,6 +89,8 @@ class Session:
         self._remote_logs = RemoteLogs(self._complain)
         self._run_hosts: tuple[RunHost, ...] = ()
         self._files = HostFiles(self._directory, file, hosts, inbox, self._console.say, self._attended)
+        self._result = RunResult(EXIT_WORKERS_FAILED, self._directory.path, 0)
+        """How the run ended, as far as that is known."""
 
     def _complain(self, text: str) -> None:
         self._console.say(text, error=True)
@@ -97,20 +100,22 @@ class Session:
 
     def to_its_end(self) -> RunResult:
         """Attempts until one succeeds or the restart policy gives up; the last lines say how it went."""
-        result = RunResult(EXIT_HOST, self._directory.path, 0)
+        exit_code = EXIT_WORKERS_FAILED
         try:
             self._directory.make_chief()
             self._bring_support()
             self._sync.read_project([self._request.run_dir, self._directory.path])
-            result = self._attempts()
+            self._result = self._attempts()
+            exit_code = self._result.exit_code
         except StopRequestedError as stopped:
-            result = result._replace(exit_code=128 + stopped.signal)
+            exit_code = 128 + stopped.signal
+        except LaunchError as error:
+            exit_code = error.exit_code
+            raise
         finally:
-            self._remote_logs.close()
-            not_here = self._files.gather_the_rest()
-            result = result._replace(exit_code=result.exit_code or not_here)
-            self._finish(result)
-        return result
+            self._result = self._result._replace(exit_code=exit_code)
+            self._finish()
+        return self._result
 
     def _bring_support(self) -> None:
         """Hosts behind ssh get what their workers need of ours."""
@@ -133,6 +138,7 @@ class Session:
             result = RunResult(self._exit_code(ended), self._directory.path, len(tried) + 1, cause, restarts)
             if ended.training_done or ended.interrupted is not None:
                 return result
+            self._result = result._replace(failure=None)  # should no further attempt come about
             before, step = step, self._files.newest_step() if self._file.restart.max_restarts else None
             tried = (*tried, Attempt(cause, before, step, ended.lone_restarts))
             decision = policy.decide(tried)
@@ -291,22 +297,34 @@ class Session:
 
         return RunRecord(self._directory, self._file, self._request, self._started, self._complain)
 
-    def _finish(self, result: RunResult) -> None:
-        """The last lines, after all that the workers wrote; then `run.json`."""
-        self._sync.close()
-        self._show_what_is_left()
+    def _finish(self) -> None:
+        """Bring what is left, write down how the run ended, then tell it, after all that the workers wrote."""
+        self._take_step(self._remote_logs.close)
+        not_here = self._take_step(self._files.gather_the_rest)
+        if not self._result.exit_code:
+            self._result = self._result._replace(exit_code=EXIT_HOST if not_here is None else not_here)
+        result = self._result
+        self._take_step(lambda: self._record.end(result, self._run_hosts))  # first: it is true whatever fails below
+        self._take_step(self._sync.close)
+        self._take_step(self._show_what_is_left)
+        self._take_step(self._files.tell_what_is_not_here)
+        self._take_step(lambda: self._tell_end(result))
+        self._take_step(self._tell_of_files)
+        self._take_step(lambda: self._tell_how_to_go_on(result))
+        self._take_step(self._event_log.close)
+        if self._request.as_json:
+            self._take_step(lambda: print(json.dumps(result.as_record()), flush=True))
+        self._take_step(lambda: self._console.close(timeout=LAST_WORDS))
+
+    def _take_step(self, step: Callable[[], Result]) -> Result | None:
+        return whatever_comes(step, self._complain)
+
+    def _tell_end(self, result: RunResult) -> None:
         last_line = result.last_line(time.monotonic() - self._began)
         if last_line is not None:
             self._console.say(last_line)
         else:
             self._tell_of(result.failure)
-        self._tell_of_files()
-        self._record.end(result, self._run_hosts)
-        self._tell_how_to_go_on(result)
-        self._event_log.close()
-        self._console.close(timeout=LAST_WORDS)
-        if self._request.as_json:
-            print(json.dumps(result.as_record()))
 
     def _show_what_is_left(self) -> None:
         """Let a slow console show every line that came; a further Ctrl-C gives it up (the files have them all)."""

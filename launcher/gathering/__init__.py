@@ -186,7 +186,7 @@ class Gathering:
         ]
 
     def tell(self, again: str) -> bool:
-        """Say what is not here and why; return whether all is. `again`: the command that tries it once more."""
+        """Say what is not here and why; return `has_all`. `again`: the command that tries it once more."""
         for each in self.outcomes:
             if each.gathered.left:
                 self._say(left_line(each.host, each.gathered.left))
@@ -195,6 +195,11 @@ class Gathering:
             if each.trouble is not None:
                 names = self._names if each.host.name == self._chief else ()
                 self._say(trouble_lines(each.host, names, each.trouble, again), error=True)
+        return self.has_all
+
+    @property
+    def has_all(self) -> bool:
+        """Nothing has kept anything from coming."""
         return all(each.trouble is None for each in self.outcomes)
 
     def _staying(self, outcome: Outcome) -> list[RemoteFile]:

@@ -6,20 +6,35 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from launcher.agent.files import EVERYTHING, walk
 from launcher.run_directory.whole_files import relative, shown
 
 MOST_NAMES = 6
 """So many names stand in a line; the others are counted."""
 
-_CHECKPOINT_INDEX = re.compile(r"-(\d+)\.index$")
+_CHECKPOINT_INDEX = re.compile(r"-(\d{1,18})\.index\Z")
 
 
 def kept_line(output_dir: Path) -> str | None:
-    """What the user is told of them; None: there is nothing."""
-    start = len(str(output_dir)) + 1
-    found = {entry.path[start:]: entry.stat(follow_symlinks=False).st_size for entry in _files(output_dir)}
-    return f"the chief's files, in {relative(output_dir)}: {summary(found)}" if found else None
+    """What the user is told of them, and of what cannot be read; None: there is nothing."""
+    files: dict[str, int] = {}
+    unreadable: dict[str, str] = {}
+    for kind, what in _below(output_dir):
+        if kind == "files":
+            files[what[0]] = what[1]
+        elif kind == "unreadable":
+            unreadable[what[0]] = what[1]
+    told = [*([summary(files)] if files else []), *([unread(unreadable)] if unreadable else [])]
+    return f"the chief's files, in {relative(output_dir)}: {'; '.join(told)}" if told else None
+
+
+def unread(places: Mapping[str, str]) -> str:
+    """Paths below a directory that could not be read, and why, as one short line."""
+    named = [f"{shown(Path(place))} ({reason})" for place, reason in places.items()]
+    more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""
+    return f"cannot be read: {', '.join(named[:MOST_NAMES])}{more}"
 
 
 def summary(files: Mapping[str, int]) -> str:
@@ -37,18 +52,11 @@ def summary(files: Mapping[str, int]) -> str:
 
 
 def newest_step(output_dir: Path) -> int | None:
-    """The highest number of a TensorFlow checkpoint (`<prefix>-<number>.index`); None: there is none."""
-    numbers = [int(found[1]) for entry in _files(output_dir) if (found := _CHECKPOINT_INDEX.search(entry.name))]
-    return max(numbers, default=None)
+    """The highest number of a TensorFlow checkpoint (`<prefix>-<number>.index`); None: there is none to be read."""
+    files = (what[0] for kind, what in _below(output_dir) if kind == "files")
+    return max((int(found[1]) for path in files if (found := _CHECKPOINT_INDEX.search(path))), default=None)
 
 
-def _files(directory: Path) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _files(Path(entry.path))
-                elif entry.is_file(follow_symlinks=False):
-                    yield entry
-    except (FileNotFoundError, NotADirectoryError):
-        return  # nothing was kept there, or a worker has just tidied it up
+def _below(output_dir: Path) -> Iterator[tuple[str, Any]]:
+    """All that is there, as the agents of other hosts tell of it: what cannot be read stops nothing."""
+    return walk(os.fsencode(output_dir).decode("utf-8", "surrogateescape"), [EVERYTHING])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -41,14 +42,19 @@ class EventLog:
         try:
             write_all(self._fd, json.dumps(record, separators=(",", ":")).encode() + b"\n")
         except OSError as error:
-            self.close()
             self._complain(f"{shown(self._path)}: no further events are written: {error.strerror}.")
+            with contextlib.suppress(OSError):  # the disk has just been told of
+                self.close()
 
     def close(self) -> None:
-        """Close the file; what is appended later is dropped."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close the file; what is appended later is dropped.
+
+        Raises:
+            OSError: the disk did not take all of it.
+        """
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def _end_torn_line(self) -> None:
         size = os.fstat(self._fd).st_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,15 +37,19 @@ class RemoteLogs:
         try:
             write_all_at(fd, data, offset)
         except OSError as error:
-            os.close(fd)
             del self._files[task]
             self._give_up(path, error)
+            with contextlib.suppress(OSError):  # the disk has just been told of
+                os.close(fd)
 
     def close(self) -> None:
         """Nothing more comes."""
-        for fd, _ in self._files.values():
-            os.close(fd)
-        self._files = {}
+        while self._files:
+            _, (fd, path) = self._files.popitem()
+            try:
+                os.close(fd)
+            except OSError as error:  # a network's disk may notice only now that it is full
+                self._give_up(path, error)
 
     def _give_up(self, path: Path, error: OSError) -> None:
         self._complain(f"{shown(path)}: this log is no longer written here, it goes on on its host: {error.strerror}.")

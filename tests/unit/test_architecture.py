@@ -45,7 +45,7 @@ LAUNCHER = """
     supervisor
     gang
     lone_workers endings
-    hosts dry_run failure.interrupted failure.report failure.restart_policy failure.root_cause python_choice
+    last_steps hosts dry_run failure.interrupted failure.report failure.restart_policy failure.root_cause python_choice
     run_directory.brought run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
     failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
     plan request access host_facts failure.remedies sync.project
@@ -63,7 +63,7 @@ LAUNCHER = """
     task_names
     console.folding
     called_as cluster errors failure.excerpt failure.keras2 redaction transport wording
-    console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
+    here console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput

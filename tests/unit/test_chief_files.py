@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,33 @@ def test_the_newest_step_is_the_highest_number(tmp_path: Path) -> None:
         write(tmp_path / name, 1)
 
     assert newest_step(tmp_path) == 10
+
+
+@pytest.mark.usefixtures("ordinary_user")
+def test_what_cannot_be_read_is_told_and_hides_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as place:  # tmp_path cannot be entered by an ordinary user
+        monkeypatch.chdir(place)
+        chief = Path(place, "chief")
+        write(chief / "step-1.index", 1)
+        for name in "abcdefgh":
+            write(chief / name / "step-9.index", 1)
+            (chief / name).chmod(0)
+
+        assert newest_step(chief) == 1
+        told = kept_line(chief)
+        assert told is not None
+        assert told.startswith("the chief's files, in chief: step-1.index (1 file, 1 B); cannot be read: a (Permission")
+        assert told.endswith("f (Permission denied) and 2 more")
+        chief.chmod(0)
+
+        assert newest_step(chief) is None
+        assert kept_line(chief) == "the chief's files, in chief: cannot be read: . (Permission denied)"
+        for path in (chief, *(chief / name for name in "abcdefgh")):
+            path.chmod(0o700)
+
+
+def test_a_number_without_end_is_no_step(tmp_path: Path) -> None:
+    write(tmp_path / "step-7.index", 1)
+    write(tmp_path / f"step-{'9' * 240}.index", 1)
+
+    assert newest_step(tmp_path) == 7

@@ -1,0 +1,164 @@
+"""Directories that cannot be read, or that go, while a run goes on: its end is told and written down all the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from launching import Launch
+
+from launcher.agent.processes import prctl
+
+Start = Callable[..., Launch]
+Cluster = Callable[..., tuple[str, str]]
+
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+CLOSE = 'cd "$LAUNCH_OUTPUT_DIR" && mkdir -p closed && touch open closed/file && chmod 0 closed'
+"""What a container that ran as root leaves behind, here for its own user."""
+ONCE = '[ "$LAUNCH_ATTEMPT" != 0 ] || exit 3'
+
+
+def obey_modes() -> None:
+    """What this process is about to run may not read against the modes of files, not even as root."""
+    if os.geteuid() == 0:
+        for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+            prctl(PR_CAPBSET_DROP, capability)
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[None]:
+    """What a test has closed is opened again, to be removed."""
+    yield
+    for path in tmp_path.rglob("closed"):
+        path.chmod(0o700)
+
+
+@pytest.mark.usefixtures("closed")
+def test_an_unreadable_directory_takes_nothing_from_a_success(launch: Start, cluster: Cluster) -> None:
+    started = launch(*cluster(1), "--", "sh", "-c", CLOSE, preexec_fn=obey_modes)
+
+    assert started.succeeded()
+    assert "chief: open (1 file, 0 B); cannot be read: closed (Permission denied)\n" in started.stderr
+    assert "Traceback" not in started.stderr
+    assert started.run_state["state"] == "done"
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_failure_is_restarted_beside_an_unreadable_directory(launch: Start, cluster: Cluster) -> None:
+    restart = {"max_restarts": 2, "backoff": "10ms"}
+    started = launch(*cluster(1, restart=restart), "--", "sh", "-c", f"{CLOSE}; {ONCE}", preexec_fn=obey_modes)
+
+    assert started.succeeded()
+    assert started.run_state["result"]["attempts"] == 2
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_run_is_gone_on_with_beside_an_unreadable_directory(launch: Start, cluster: Cluster) -> None:
+    first = launch(*cluster(1), "--", "sh", "-c", f"{CLOSE}; exit 3", preexec_fn=obey_modes)
+    assert first.wait() == 1
+    again = launch("--resume", "latest", "--", "true", runs=first.runs, preexec_fn=obey_modes)
+
+    assert again.succeeded()
+    assert "cannot be read: closed (Permission denied)" in again.stderr
+
+
+def test_how_a_run_ended_is_written_down_though_nobody_can_be_told(launch: Start, cluster: Cluster) -> None:
+    out, err = os.pipe()
+    started = launch(
+        *cluster(1), "--json", "--", "sh", "-c", "until [ -e go ]; do sleep .1; done", stdout=err, stderr=err
+    )
+    os.close(err)
+    started.await_event("task_started")
+    os.close(out)
+    (started.runs.parent / "go").touch()
+
+    started.wait()
+    assert started.run_state["state"] == "done"
+
+
+# ---- the directory in which `launch` was called goes
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A directory to call `launch` in, and to remove."""
+    place = tmp_path / "workplace"
+    place.mkdir()
+    return place
+
+
+def removing(workplace: Path, then: str) -> tuple[str, ...]:
+    return ("--", "sh", "-c", f"cd /; rm -r '{workplace}'; {then}")
+
+
+def test_without_its_working_directory_a_run_ends_as_ever(launch: Start, cluster: Cluster, workplace: Path) -> None:
+    started = launch(*cluster(1), *removing(workplace, "echo kept > $LAUNCH_OUTPUT_DIR/file"), cwd=workplace)
+
+    assert started.succeeded()
+    assert "Traceback" not in started.stderr
+    assert "the chief's files, in " in started.stderr
+    assert started.run_state["state"] == "done"
+
+
+def test_a_restart_without_its_working_directory_says_what_is_missing(
+    launch: Start, cluster: Cluster, workplace: Path
+) -> None:
+    restart = {"max_restarts": 2, "backoff": "10ms"}
+    started = launch(*cluster(1, restart=restart), *removing(workplace, "exit 3"), cwd=workplace)
+
+    assert started.wait() == 1
+    assert "restarting all workers" in started.stderr
+    assert f"cannot enter the working directory {workplace}: No such file or directory" in started.stderr
+    assert "Traceback" not in started.stderr
+    assert started.run_state["state"] == "failed"
+
+
+def test_workers_that_start_elsewhere_are_restarted_without_it(
+    launch: Start, cluster: Cluster, workplace: Path, tmp_path: Path
+) -> None:
+    restart = {"max_restarts": 2, "backoff": "10ms"}
+    words = removing(workplace, ONCE)
+    started = launch(*cluster(1, restart=restart, workdir=str(tmp_path)), *words, cwd=workplace)
+
+    assert started.succeeded()
+    assert started.run_state["result"]["attempts"] == 2
+    assert started.run_state["request"]["directory"] == str(workplace)
+
+
+@pytest.mark.parametrize(("then", "code"), [("exit 0", 0), ("exit 3", 1)])
+def test_a_run_directory_that_goes_too_is_told(
+    launch: Start, cluster: Cluster, workplace: Path, then: str, code: int
+) -> None:
+    restart = {"max_restarts": 1, "backoff": "10ms"}
+    started = launch(*cluster(1, restart=restart), *removing(workplace, then), cwd=workplace, runs=workplace / "runs")
+
+    assert started.wait() == code
+    assert "run.json: cannot be written: No such file or directory" in started.stderr
+    assert "Traceback" not in started.stderr
+    if code:
+        assert "attempt-1: cannot be made: No such file or directory" in started.stderr
+
+
+def test_a_working_directory_that_was_never_there_is_told(launch: Start, workplace: Path, tmp_path: Path) -> None:
+    def enter_and_remove() -> None:
+        os.chdir(workplace)
+        workplace.rmdir()
+
+    started = launch("--workers", "1", "--", "true", runs=tmp_path / "runs", preexec_fn=enter_and_remove)
+
+    assert started.wait() == 2
+    assert "launch: the working directory is not there" in started.stderr
+    assert "cd to one that exists" in started.stderr
+
+
+def test_a_working_directory_that_cannot_be_read_or_written_is_no_matter(
+    launch: Start, workplace: Path, tmp_path: Path
+) -> None:
+    workplace.chmod(0o100)
+    started = launch("--workers", "1", "--", "true", cwd=workplace, runs=tmp_path / "runs", preexec_fn=obey_modes)
+
+    assert started.succeeded()
+    refused = launch("--workers", "1", "--", "true", cwd=workplace, runs=Path("runs"), preexec_fn=obey_modes)
+    assert refused.wait() == 2
+    assert "no run directory can be made here: Permission denied" in refused.stderr
+    workplace.chmod(0o700)
