@@ -8,8 +8,11 @@ from typing import Any
 from launcher.cluster import Task
 from launcher.cluster_file import Host
 from launcher.host_facts import HostFacts, candidates
+from launcher.wording import listed
 
 LOOPBACK = "127.0.0.1"
+AN_ADDRESS = "write an IP address as the `address`"
+"""What helps where a name does not."""
 
 
 class Proof:
@@ -59,16 +62,29 @@ class Proof:
                 self.addresses[name] = left[0]
                 continue
             address = left.pop(0)
-            self._tried[name] += [
-                f"{dialler} cannot reach {name} at {address}, port {self._ports[name]}: {why}"
-                for dialler, why in failed.items()
-            ]
+            unresolving = self._note(name, address, failed)
             if not left:
-                self._fail(name)
+                self._fail(name, unresolving)
 
-    def _fail(self, name: str) -> None:
-        fixed = self._hosts[name].address is not None
-        remedy = "open that port in the firewall (`ports` keeps to a range of them), or write another `address`"
-        if not fixed:
-            remedy += f" for {name}"
+    def _note(self, name: str, address: str, failed: Mapping[str, str]) -> list[str]:
+        """Who could not reach a host at an address, and why; return who does not know that name."""
+        from launcher.agent.resolving import CANNOT_RESOLVE  # brings in much that a start which goes well needs not
+
+        unresolving = [dialler for dialler, why in failed.items() if why.startswith(CANNOT_RESOLVE)]
+        self._tried[name] += [
+            f"{dialler} {why}"
+            if dialler in unresolving
+            else f"{dialler} cannot reach {name} at {address}, port {self._ports[name]}: {why}"
+            for dialler, why in failed.items()
+        ]
+        return unresolving
+
+    def _fail(self, name: str, unresolving: list[str]) -> None:
+        """`unresolving`: who does not know the name that the file has as its address, which is then the only one."""
+        if unresolving:
+            remedy = f"{AN_ADDRESS} of {name}, or put the name into DNS or into /etc/hosts of {listed(unresolving)}"
+        else:
+            remedy = "open that port in the firewall (`ports` keeps to a range of them), or write another `address`"
+            if self._hosts[name].address is None:
+                remedy += f" for {name}"
         self.failures.append("\n  ".join([*self._tried[name], f"What to do: {remedy}."]))

@@ -414,7 +414,7 @@ class Agent:
             self.children_changed()
         elif fd == self.guard_gone:
             self._lost_guard()
-        elif self.dialling is not None and fd in self.dialling.open:
+        elif self.dialling is not None and fd in self.dialling.events:
             self.dialling.proceed(fd)
             self.tell_dialled()
         elif self.answering is not None and fd in self.answering.listeners:

@@ -20,6 +20,8 @@ class Examiner(Agent):
         self.question: Question | None = None
         self.counting: Counting | None = None
         self.measuring: Measuring | None = None
+        self.reached: dict[str, str] = {}
+        """Which address answered, of each one that was dialled: it may have been a name."""
 
     def do_ask(self, argv: list[str], env: dict[str, str], cwd: str, seconds: float, body: bytes = b"") -> None:
         """Run a program, `body` on its stdin, for so long at most; answer what it says as it comes, then its end."""
@@ -49,9 +51,15 @@ class Examiner(Agent):
     def do_measure(self, address: str, port: int, size: int, seconds: float) -> None:
         """Find out how fast bytes get to an address where somebody counts them."""
         try:
-            self.measuring = Measuring(address, port, size, seconds)
+            self.measuring = Measuring(self.reached.get(address, address), port, size, seconds)
         except OSError as error:
             self.tell("measured", reason=explained(error))
+
+    def tell_dialled(self) -> None:
+        """Also keep where names were found."""
+        if self.dialling is not None:
+            self.reached.update(self.dialling.reached)
+        super().tell_dialled()
 
     def tell_measured(self) -> None:
         """Report once the measurement is over."""

@@ -15,6 +15,7 @@ import sys
 import time
 
 from launcher.agent.reach import NO_WAIT, explained, listener
+from launcher.agent.resolving import numeric
 
 if False:  # names for type checkers only: typing costs start-up time
     from typing import Any
@@ -107,10 +108,12 @@ class Measuring:
         self._size = size
         self.result: dict[str, Any] | None = None
         self.until = time.monotonic() + CONNECTING
-        family, kind, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-        self._socket = socket.socket(family, kind)
+        place = numeric(address, port)
+        if place is None:
+            raise OSError(errno.EADDRNOTAVAIL, f"{address} is a name that was not reached before")
+        self._socket = socket.socket(place[0], socket.SOCK_STREAM)
         self._socket.setblocking(False)
-        code = self._socket.connect_ex(place)
+        code = self._socket.connect_ex(place[1])
         if code not in (0, errno.EINPROGRESS):
             self._socket.close()
             raise OSError(code, os.strerror(code))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from launching import Launch
@@ -99,3 +101,66 @@ def test_one_machine_under_two_names_is_told(launch: Start, cluster: Cluster, ho
 
     assert started.wait() == 3
     assert "host1 and root@host1 are the same machine: list it once, with all of its workers" in started.stderr
+
+
+@pytest.fixture
+def names_of_host2(hosts: Hosts) -> Iterator[Path]:
+    """The file that tells host2 who is who; what it says beside is put back afterwards."""
+    files = [hosts[1].directory / name for name in ("hosts", "resolv.conf")]
+    before = [path.read_text() for path in files]
+    yield files[0]
+    for path, text in zip(files, before, strict=True):
+        path.write_text(text)
+
+
+def named(hosts: Hosts) -> list[dict[str, str]]:
+    """The first two hosts, the first with a name as its address."""
+    return [{"host": hosts[0].name, "address": "first.example"}, {"host": hosts[1].name}]
+
+
+def test_a_name_counts_where_one_of_its_addresses_answers(
+    launch: Start, cluster: Cluster, hosts: Hosts, names_of_host2: Path
+) -> None:
+    with names_of_host2.open("a") as file:
+        file.write("10.77.0.13 first.example\nfd77::13 first.example\n10.77.0.11 first.example\n")
+    started = launch(*cluster(*named(hosts)), *TELL)
+
+    assert addresses(started) == ["first.example", "10.77.0.12"]
+
+
+def test_a_name_none_of_whose_addresses_answers_is_told_with_all_of_them(
+    launch: Start, cluster: Cluster, hosts: Hosts, names_of_host2: Path
+) -> None:
+    with names_of_host2.open("a") as file:
+        file.write("10.77.0.13 first.example\n10.77.0.12 first.example\n")
+    started = launch(*cluster(*named(hosts)), *TELL)
+
+    assert started.wait() == 3
+    assert re.search(
+        r"host2 cannot reach host1 at first.example, port \d+: "
+        r"10.77.0.1(2|3): Connection refused; 10.77.0.1(3|2): Connection refused",
+        started.stderr,
+    )
+
+
+def test_a_name_that_a_host_does_not_know_is_told_with_the_remedy(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    started = launch(*cluster(*named(hosts)), *TELL)
+
+    assert started.wait() == 3
+    assert "host2 cannot resolve the name first.example: " in started.stderr
+    assert "What to do: write an IP address as the `address` of host1, or put the name into DNS" in started.stderr
+    assert "firewall" not in started.stderr
+
+
+def test_a_dns_that_does_not_answer_does_not_stop_the_agent(
+    launch: Start, cluster: Cluster, hosts: Hosts, names_of_host2: Path
+) -> None:
+    (names_of_host2.parent / "resolv.conf").write_text("nameserver 10.77.0.13\noptions timeout:30\n")
+    hosts[2].block(hosts[1], 53)
+    started = launch(*cluster(*named(hosts), timeouts={"lease": "2s"}), *TELL)
+
+    assert started.wait() == 3
+    assert "host2 cannot resolve the name first.example: no answer in 3 s" in started.stderr
+    assert "no sign of life" not in started.stderr

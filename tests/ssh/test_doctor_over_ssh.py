@@ -285,3 +285,25 @@ def test_a_start_tells_of_a_wrong_clock(launch: Start, cluster: Cluster, hosts: 
     assert started.succeeded()
 
     assert "host2: its clock is 2 h behind this machine's" in started.stderr
+
+
+# ---- names as addresses
+@pytest.mark.parametrize("known", [True, False])
+def test_a_name_as_address_is_dialled_and_measured_where_it_is_known(
+    doctor: Callable[..., Examined], cluster: Cluster, hosts: Hosts, known: bool
+) -> None:
+    names = hosts[1].directory / "hosts"
+    before = names.read_text()
+    if known:
+        names.write_text(f"{before}10.77.0.13 first.example\n10.77.0.11 first.example\n")
+    try:
+        examined = doctor(*cluster({"host": "host1", "address": "first.example"}, hosts[1]), "--json", *NOTHING)
+        assert examined.record
+    finally:
+        names.write_text(before)
+    said = "\n".join(each["what"] for each in examined.record["findings"])
+    measured = {(each["from"], each["to"]) for each in examined.record["network"] if each["bytes_a_second"]}
+
+    assert (("reach", ("host2", "host1")) in examined.errors()) is not known
+    assert ("host2 cannot resolve the name first.example: " in said) is not known
+    assert (("host2", "host1") in measured) is known

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
+from launcher.agent.resolving import CANNOT_RESOLVE
 from launcher.doctor.examination import Dial, Examination
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.reach import failures
+from launcher.reachability import AN_ADDRESS
 from launcher.wording import listed
 
 WHY = "the workers exchange their gradients over these ports: the training would wait without end"
@@ -15,6 +17,10 @@ OPEN = (
     "open {ports} in the firewall of {host} and between the two (`ports` keeps to a range), or write another `address`"
 )
 WRONG = "is that an address of {host}? It has {own}. Write the right `address`"
+NAME = (
+    AN_ADDRESS
+    + " of {host} (it has {own}), or put the name into DNS or into /etc/hosts of {who}: TensorFlow asks there"
+)
 
 
 def findings(examination: Examination) -> Iterator[Finding]:
@@ -56,14 +62,18 @@ def _not_reached(
     for why, dials in by_reason.items():
         who = list(dict.fromkeys(dial.dialler for dial in dials))
         ports = _ports(dials)
+        what = f"{listed(who)} cannot reach {host} at {address}, {ports}: {why}"
         remedy = WRONG.format(host=host, own=own) + "; if it is, " if nobody_reaches or "else" in why else ""
+        remedy += OPEN.format(ports=ports, host=host)
+        if why.startswith(CANNOT_RESOLVE):
+            what, remedy = f"{listed(who)} {why}", NAME.format(host=host, own=own, who=listed(who))
         yield Finding(
             Severity.ERROR,
             "reach",
             (*who, *([host] if host not in who else [])),
-            f"{listed(who)} cannot reach {host} at {address}, {ports}: {why}",
+            what,
             WHY,
-            remedy + OPEN.format(ports=ports, host=host),
+            remedy,
             "address",
             names_hosts=True,
         )

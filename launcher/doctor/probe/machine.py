@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -11,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -26,6 +28,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy", "
 ASKED_OF_GPUS = ("index", "name", "memory.total", "memory.used", "driver_version")
 NVIDIA_SMI_SECONDS = 15
 SIOCGIFADDR = 0x8915
+DNS_SECONDS = 3.0
 
 
 def python() -> dict[str, str]:
@@ -98,13 +101,24 @@ def cuda_of_driver() -> str:
 
 def network_card(address: str) -> dict[str, Any]:
     """The card that has this address; speed in Mbit/s where it tells one."""
-    try:
-        own = {place[0] for *_, place in socket.getaddrinfo(address, None)}
-    except OSError:
-        own = set()  # a name that is not known here
+    own = addresses_for(address)
     name = next((name for _, name in socket.if_nameindex() if own.intersection(addresses_of(name))), "")
     speed = number_in(f"/sys/class/net/{name}/speed") if name else 0
     return {"name": name, "mtu": number_in(f"/sys/class/net/{name}/mtu") if name else 0, "speed": max(0, speed)}
+
+
+def addresses_for(name: str) -> set[str]:
+    """What a name stands for here; nothing where DNS does not know it, or does not answer."""
+    found: set[str] = set()
+
+    def look_up() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            found.update(str(place[0]) for *_, place in socket.getaddrinfo(name, None))
+
+    looking = threading.Thread(target=look_up, daemon=True)
+    looking.start()
+    looking.join(DNS_SECONDS)
+    return set(found)
 
 
 def number_in(path: str) -> int:

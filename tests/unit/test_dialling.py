@@ -1,0 +1,99 @@
+"""Dialling: an address counts where the right word comes from, a name where one of its addresses does."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from launcher.agent.reach import Answering, Dialling
+from launcher.agent.resolving import CANNOT_RESOLVE, Resolving
+
+WORD = "the right word"
+NOBODY = "nobody-has-this-name.invalid"
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Where somebody answers over IPv4 alone."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answering = Answering([], WORD)
+        server.setblocking(False)
+        answering.listeners[server.fileno()] = server
+        ANSWERING.append(answering)
+        yield server.getsockname()[1]
+        ANSWERING.clear()
+        answering.close()
+
+
+ANSWERING: list[Answering] = []
+
+
+def dialled(*targets: tuple[str, int], seconds: float = 60.0) -> dict[str, str]:
+    """Dial, as the agent's loop does, and answer at the same time; the results by address."""
+    asked = [{"id": address, "address": address, "port": port, "word": WORD} for address, port in targets]
+    dialling = Dialling(asked, seconds)
+    while not dialling.done:
+        poller = select.poll()
+        for fd, wanted in dialling.events.items():
+            poller.register(fd, wanted)
+        for each in ANSWERING:
+            for fd in each.listeners:
+                poller.register(fd, select.POLLIN)
+        for fd, _ in poller.poll(max(0.0, dialling.until - time.monotonic()) * 1000):
+            if fd in dialling.events:
+                dialling.proceed(fd)
+            else:
+                ANSWERING[0].answer(fd)
+        if time.monotonic() >= dialling.until:
+            dialling.give_up()
+    assert not dialling.events
+    with suppress(ChildProcessError):
+        os.waitpid(-1, 0)
+    return dialling.results
+
+
+def test_an_address_is_reached_where_the_word_comes_from(port: int) -> None:
+    assert dialled(("127.0.0.1", port)) == {"127.0.0.1": ""}
+
+
+def test_a_name_is_reached_at_any_of_its_addresses(port: int) -> None:
+    """On most machines `localhost` stands for ::1, too, where nobody answers."""
+    assert dialled(("localhost", port)) == {"localhost": ""}
+
+
+def test_a_name_that_nobody_has_is_told_apart_from_a_port_where_nobody_answers(port: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = server.getsockname()[1]
+    results = dialled(("127.0.0.2", closed), (NOBODY, port), ("127.0.0.1", port))
+
+    assert results["127.0.0.1"] == ""
+    assert results["127.0.0.2"] == "Connection refused"
+    assert results[NOBODY].startswith(f"{CANNOT_RESOLVE}{NOBODY}: ")
+
+
+@pytest.mark.parametrize("name", ["", "a" * 300, "two..dots", "with space", "umlaut-ü", "a\0b"])
+def test_what_can_be_no_name_is_told_as_one(name: str) -> None:
+    assert dialled((name, 1))[name].startswith((f"{CANNOT_RESOLVE}{name}: ", "Connection refused"))
+
+
+def test_a_name_that_is_still_looked_up_when_the_time_is_over_is_told() -> None:
+    """The look-up takes longer than no time at all."""
+    results = dialled((NOBODY, 1), seconds=0.0)
+
+    assert results == {NOBODY: f"{CANNOT_RESOLVE}{NOBODY}: no answer in 0 s"}
+
+
+def test_a_look_up_that_nobody_waits_for_leaves_no_process() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    resolving = Resolving([NOBODY])
+    resolving.close()
+
+    assert os.waitpid(-1, 0)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
