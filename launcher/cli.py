@@ -15,6 +15,7 @@ from launcher.called_as import launch_command
 from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageError
 from launcher.head_start import OTHER_COMMANDS, HeadStart
 from launcher.here import here, take
+from launcher.wording import harmless
 
 EPILOG = """\b
 COMMAND is any program; without it the cluster file's is run, else the training program that comes with tf-launch
@@ -149,5 +150,5 @@ def chosen_command(words: list[str]) -> tuple[click.Command, str, list[str]]:
 def leave(code: int, complaint: str = "") -> NoReturn:
     """End the process with a code, a complaint on stderr before it."""
     if complaint:
-        click.echo(complaint, err=True)
+        click.echo(harmless(complaint), err=True)
     raise SystemExit(code)

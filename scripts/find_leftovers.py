@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 import over_ssh
-from words import amount, counted, shown, span
+from words import amount, counted, harmless, shown, span
 
 ANSWER = "\0tf-launch answer "
 HERE = "this machine"
@@ -37,6 +37,17 @@ exit codes: 0 done, 2 usage, 3 a host could not be asked or something could not 
 
 class HostFailedError(Exception):
     """A host could not be asked; the message says why."""
+
+
+NUMBER = (int, float)
+PROCESS = {"run": str, "pid": int, "age": NUMBER, "words": str, "agent": (int, type(None))}
+DIRECTORY = {"name": str, "path": str, "bytes": int, "age": NUMBER, "live": bool}
+ANSWERS = {
+    "list": {"processes": [PROCESS], "directories": [DIRECTORY], "run_dir": str},
+    "stop": {"left": [int]},
+    "remove": {"problem": str},
+}
+"""What a host answers to each request."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +120,23 @@ def asked(host: str, request: dict[str, Any]) -> dict[str, Any]:
     if not mark:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise HostFailedError(f"{host}: {said[-1] if said else f'no answer (exit code {done.returncode})'}")
-    found: dict[str, Any] = json.loads(answer)
-    return found
+    try:
+        found = json.loads(answer)
+    except (ValueError, RecursionError):
+        found = None
+    if not fits(found, ANSWERS[request["do"]]):
+        raise HostFailedError(f"{host}: it answered with something that nobody understands")
+    told: dict[str, Any] = found
+    return told
+
+
+def fits(value: Any, shape: Any) -> bool:
+    """Whether a value has the types of a shape: a type or several, a list of shapes, or keys that each have one."""
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and value.keys() == shape.keys() and all(fits(value[k], shape[k]) for k in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(fits(each, shape[0]) for each in value)
+    return isinstance(value, shape)
 
 
 def looked_at(host: str, run_dir: str) -> Found | HostFailedError:
@@ -124,23 +150,23 @@ def looked_at(host: str, run_dir: str) -> Found | HostFailedError:
 # ---- showing
 def show(found: Found) -> None:
     """What is on a host, for a person."""
-    print(f"{found.host}:")
+    tell(f"{found.host}:")
     for run, members in groupby(sorted(found.processes, key=lambda each: str(each["run"])), lambda each: each["run"]):
         show_run(run, list(members))
     for each in found.directories:
         state = "  its run is under way" if each["live"] else ""
-        print(f"  {shown(each['path'])}  {amount(each['bytes'])}, last changed {span(each['age'])} ago{state}")
+        tell(f"  {shown(each['path'])}  {amount(each['bytes'])}, last changed {span(each['age'])} ago{state}")
     if not found.processes and not found.directories:
-        print(f"  nothing: no process of a run, no directory of one in {found.run_dir}")
+        tell(f"  nothing: no process of a run, no directory of one in {found.run_dir}")
 
 
 def show_run(run: str, members: Sequence[dict[str, Any]]) -> None:
     """The processes of one run."""
     alone = sum(not each["agent"] for each in members)
     state = f"{alone} of them left over: no agent above them lives" if alone else "its agent lives: it is under way"
-    print(f"  run {shown(run)}: {counted(len(members), 'process', 'processes')}, {state}")
+    tell(f"  run {shown(run)}: {counted(len(members), 'process', 'processes')}, {state}")
     for each in members:
-        print(f"    {each['pid']:>8}  {span(each['age'])}  {shown(each['words'])}")
+        tell(f"    {each['pid']:>8}  {span(each['age'])}  {shown(each['words'])}")
 
 
 # ---- acting
@@ -148,7 +174,7 @@ def stop(found: Found, options: argparse.Namespace) -> bool:
     """End a run's processes on a host; whether none is left."""
     members = [each for each in found.processes if each["run"] == options.stop]
     if not members:
-        print(f"{found.host}: no process of run {options.stop}")
+        tell(f"{found.host}: no process of run {options.stop}")
         return True
     note = "; its agent lives, so the launcher ends the run on all hosts" if any(e["agent"] for e in members) else ""
     if not agreed(f"{found.host}: end {counted(len(members), 'process', 'processes')}{note}?", options):
@@ -161,7 +187,7 @@ def ended(host: str, options: argparse.Namespace) -> str:
     left = asked(host, {"do": "stop", "run": options.stop, "grace": options.grace, "run_dir": options.run_dir})["left"]
     if left:
         return f"these processes could not be ended: {', '.join(map(str, left))}"
-    print(f"{host}: ended")
+    tell(f"{host}: ended")
     return ""
 
 
@@ -169,7 +195,7 @@ def remove(found: Found, options: argparse.Namespace) -> bool:
     """Delete a run's directories on a host; whether that went well."""
     matching = [each for each in found.directories if options.remove in (each["name"], each["name"].rpartition("-")[0])]
     if not matching:
-        print(f"{found.host}: no directory of run {options.remove} in {found.run_dir}")
+        tell(f"{found.host}: no directory of run {options.remove} in {found.run_dir}")
     removed = [remove_directory(found.host, each, options) for each in matching]
     return all(removed)
 
@@ -189,7 +215,7 @@ def remove_directory(host: str, directory: dict[str, Any], options: argparse.Nam
 
     if not done(host, delete):
         return False
-    print(f"{host}: removed")
+    tell(f"{host}: removed")
     return True
 
 
@@ -212,13 +238,18 @@ def agreed(question: str, options: argparse.Namespace) -> bool:
     if not sys.stdin.isatty():
         complain(f"{question} Say so with --yes")
         return False
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    return input(harmless(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
+
+
+def tell(line: str) -> None:
+    """A line of what was found or done."""
+    print(harmless(line))
 
 
 def complain(text: str) -> None:
     """An error, after all that was shown so far."""
     sys.stdout.flush()
-    print(f"leftovers: {text}", file=sys.stderr, flush=True)
+    print(harmless(f"leftovers: {text}"), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from launcher.cluster_file import Host, read_cluster_file
 from launcher.errors import LaunchError, UsageError
 from launcher.ssh_complaint import explained
 from launcher.transport import ssh_options
+from launcher.wording import harmless, harmless_line
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS = {"cpu": ROOT / "constraints.txt", "cuda": ROOT / "constraints-cuda.txt"}
@@ -32,6 +33,8 @@ OLDEST, NEWEST = (3, 11), (3, 13)
 """The versions of Python that the pins are for."""
 VENV = "~/tf-launch/venv"
 WORD = "\0tf-launch "
+LONGEST_ANSWER = 1 << 20
+"""Bytes of a line."""
 AT_ONCE = 16
 EXIT_DONE, EXIT_HOST, EXIT_INTERRUPTED = 0, 3, 130
 DESCRIPTION = """\
@@ -66,7 +69,7 @@ def main() -> int:
         places = wanted(options)
         given = request(options)
     except (LaunchError, OSError) as error:
-        print(f"setup_host: {error}", file=sys.stderr)
+        print(f"setup_host: {harmless(str(error))}", file=sys.stderr)
         return UsageError.exit_code
     if shutil.which("ssh") is None:
         print(f"setup_host: {over_ssh.NO_SSH}", file=sys.stderr)
@@ -206,10 +209,26 @@ def set_up(place: Place, given: bytes, connections: Connections) -> dict[str, An
 def answers(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
     """What the program there tells, line by line."""
     assert process.stdout is not None
-    for line in process.stdout:
+    while line := process.stdout.readline(LONGEST_ANSWER):
         _, mark, answer = line.decode("utf-8", "replace").partition(WORD)
         if mark:
-            yield json.loads(answer)
+            yield understood(answer)
+
+
+def understood(answer: str) -> dict[str, Any]:
+    """One answer: something to `say`, why it `failed` with a remedy, or what is there when all is `done`.
+
+    Anything else is a failure, too.
+    """
+    try:
+        match json.loads(answer):
+            case {"say": str()} | {"failed": str(), "remedy": str()} as told:
+                return dict(told)
+            case {"done": {"python": str(), "tensorflow": _, "keras": _, "gpus": list(), "driver": list()}} as told:
+                return dict(told)
+    except (ValueError, RecursionError):
+        pass
+    return {"failed": "it answered with something that nobody understands", "remedy": ""}
 
 
 # ---- words
@@ -224,17 +243,18 @@ def tell_what_to_write(ready: Mapping[str, Mapping[str, Any]]) -> None:
     """The line that makes the launcher use it."""
     for python in dict.fromkeys(each["python"] for each in ready.values()):
         names = [name for name, each in ready.items() if each["python"] == python]
-        print(f"\nIn the cluster file, for {', '.join(names)} (or in `defaults`):\n    python: {python}")
+        print(f"\nIn the cluster file, for {', '.join(names)} (or in `defaults`):\n    python: {harmless_line(python)}")
 
 
 def say(host: str, text: str) -> None:
     """A line of one host's."""
-    print(f"[{host}] {text}", flush=True)
+    print(harmless_line(f"[{host}] {text}"), flush=True)
 
 
 def complain(host: str, reason: str, remedy: str) -> None:
     """Why a host could not be set up."""
-    lines = [f"[{host}] error: {reason}", *([f"  {remedy}"] if remedy else [])]
+    first, *more = harmless(f"[{host}] error: {reason}\n{remedy}".rstrip()).split("\n")
+    lines = [first, *(f"  {line}" for line in more)]  # behind an indent they pass for nobody's own
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 

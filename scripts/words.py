@@ -10,6 +10,11 @@ def shown(text: str) -> str:
     return text if text.isprintable() else shlex.quote(ascii(text))
 
 
+def harmless(line: str) -> str:
+    """A line of ours that may repeat what a host said: nothing in it is obeyed by a terminal, or ends the line."""
+    return line if line.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+
+
 def counted(number: int, one: str, many: str) -> str:
     """`1 process`, `2 processes`."""
     return f"{number} {one if number == 1 else many}"

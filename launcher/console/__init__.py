@@ -18,6 +18,7 @@ from launcher.cluster import Task, chief_of, in_order
 from launcher.console.lines import behind
 from launcher.console.terminal import BOLD, RED, Look
 from launcher.console.writer import Writer, no_alarm
+from launcher.wording import harmless
 
 if TYPE_CHECKING:
     from launcher.console.attempt_text import AttemptText  # needed only once workers are about to run
@@ -86,12 +87,14 @@ class Console:
         self._out.soon(partial(self._end, task))
 
     def say(self, text: str, *, error: bool = False) -> None:
-        """Show a line or more of the launcher's own; a quiet console shows errors only."""
+        """Show a line or more of the launcher's own; a quiet console shows errors only.
+
+        What they repeat of a host or a worker cannot harm a terminal. Who repeats it keeps it to one line.
+        """
         if self._quiet and not error:
             return
         prefix = self._err_look.painted(b"[launch]", RED if error else BOLD) + b" "
-        lines = self._err_look.shown(_encoded(text) + b"\n")
-        self._err.soon(partial(self._write_own, behind(prefix, lines)))
+        self._err.soon(partial(self._write_own, behind(prefix, _encoded(harmless(text)) + b"\n")))
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait (seconds; None: for ever) until all that was given so far is written; return whether it is."""

@@ -26,7 +26,7 @@ _ESCAPE = rb"\x1b\[[0-9;]*m"
 _STEP_TIME = (b"/step", b"/epoch")
 _STAMP = rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +\d+ |\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
 """Before what a logger says: TensorFlow's, with a thread, and Python's."""
-_TIME = rb"\b\d[\d:]*(?:s|ms|us)(?:/(?:step|epoch))?(?!\w)"
+_TIME = rb"\b\d[\d:]{0,12}(?:s|ms|us)(?:/(?:step|epoch))?(?!\w)"
 
 
 class Said(NamedTuple):

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from launcher.wording import OBEYED_BEYOND_ASCII
+
 RESET = b"\x1b[0m"
 BOLD = b"\x1b[1m"
 DIM = b"\x1b[2m"
@@ -25,7 +27,7 @@ _SEQUENCE = (
 _ALL_SEQUENCES = rb"\x1b" + _SEQUENCE
 _SEQUENCES_BUT_COLOURS = rb"\x1b(?!" + _SGR + rb")" + _SEQUENCE
 _CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n\x1b")
-_UTF8_CONTROL = rb"\xc2[\x80-\x9f]"
+_BEYOND_ASCII = f"[{OBEYED_BEYOND_ASCII}]"
 _COLOURED_LINE = rb"(\x1b[^\n]*)\n"
 
 
@@ -65,5 +67,8 @@ def _harmless(lines: bytes, sequences: bytes) -> bytes:
     if b"\x1b" in lines:
         lines = re.sub(sequences, b"", lines)
     lines = lines.translate(None, _CONTROLS)
+    if lines.isascii():
+        return lines
     # Not left out but replaced: the bytes around it could otherwise join to another one.
-    return re.sub(_UTF8_CONTROL, b"?", lines) if b"\xc2" in lines else lines
+    text = lines.decode("utf-8", "surrogateescape")
+    return re.sub(_BEYOND_ASCII, "?", text).encode("utf-8", "surrogateescape")

@@ -18,7 +18,7 @@ from launcher.doctor.exchange import ring_seconds
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.reach import failures
 from launcher.redaction import redacted
-from launcher.wording import counted, duration, listed, rate, size
+from launcher.wording import counted, duration, harmless_line, listed, rate, size
 
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 UNFOLDED = 10_000
@@ -72,18 +72,23 @@ def as_text(
 def _print_finding(console: Console, finding: Finding, places: Places) -> None:
     subject = "" if finding.names_hosts else f"{listed(finding.hosts)}: "
     severity = f"{finding.severity.name.lower()}: "
-    console.print(Text.assemble((severity, COLOURS[finding.severity]), f"{subject}{finding.what}"))
+    console.print(Text.assemble((severity, COLOURS[finding.severity]), _plain(f"{subject}{finding.what}")))
     found = places.of(finding.hosts, finding.key) if finding.key else []
     where = f" ({listed(found, MOST_PLACES)})" if found else ""
     for name, text in (("Why it matters", finding.why), ("What to do", finding.remedy and f"{finding.remedy}{where}")):
         if text:
-            console.print(Padding(Text(f"{name}: {text}"), (0, 0, 0, 2)))
+            console.print(Padding(_plain(f"{name}: {text}"), (0, 0, 0, 2)))
+
+
+def _plain(words: str) -> Text:
+    """Words that a host may have said: neither markup nor anything else that a terminal obeys."""
+    return Text(harmless_line(words))
 
 
 def _hosts_table(examination: Examination) -> Table:
     table = _table("host", "address", "Python", "TensorFlow", "GPUs", "free disk", "clock")
     for each in examination.hosts:
-        table.add_row(each.name, *(Text(word) for word in _row(each, examination.addresses.get(each.name, ""))))
+        table.add_row(each.name, *(_plain(word) for word in _row(each, examination.addresses.get(each.name, ""))))
     return table
 
 
@@ -130,7 +135,7 @@ def _reach_table(examination: Examination) -> Table:
         for name in names:
             reasons = [why for dial, why in failed[name].items() if dial.dialler == dialler]
             words.append(reasons[0] if reasons else "ok" if (dialler, name) in dialled else "-")
-        table.add_row(dialler, *(Text(word[:LONGEST_REASON]) for word in words))
+        table.add_row(dialler, *(_plain(word[:LONGEST_REASON]) for word in words))
     return table
 
 
@@ -138,7 +143,7 @@ def _speed_table(examination: Examination) -> Table:
     table = _table("from", "to", "speed", "round trip", "packets sent again")
     for (sender, receiver), speed in examination.speeds.items():
         words = (rate(speed.rate), duration(speed.round_trip), str(speed.retransmitted))
-        table.add_row(sender, receiver, *((speed.reason,) if speed.reason else words))
+        table.add_row(sender, receiver, *map(_plain, (speed.reason,) if speed.reason else words))
     return table
 
 

@@ -15,23 +15,23 @@ LEADER = Task("chief", 0)
 
 _GRPC_UNAVAILABLE_OR_LATE = r"grpc_status:(?:14|4)\b"
 _LOST_CONTACT = re.compile(
-    r"Collective ops is aborted by: (?:[\w ]*: )*"
+    r"Collective ops is aborted by: (?:[\w ]{0,100}: ){0,9}"
     r"(?:Socket closed|Connection reset|recvmsg:|failed to connect|Deadline Exceeded|Error reported from /job:)"
-    rf"|Additional GRPC error information from remote target /job:.*\n.*{_GRPC_UNAVAILABLE_OR_LATE}"
+    rf"|Additional GRPC error information from remote target /job:.{{0,300}}\n.{{0,2000}}{_GRPC_UNAVAILABLE_OR_LATE}"
     r"|stopped sending heartbeats|/tensorflow\.CoordinationService/"
-    r"|[Cc]oordination service.*(?:error|shut ?down|not connected)"
-    r"|failed to connect to all addresses.*/job:|different incarnation|Incarnation ID mismatch"
+    r"|[Cc]oordination service.{0,300}(?:error|shut ?down|not connected)"
+    r"|failed to connect to all addresses.{0,1000}/job:|different incarnation|Incarnation ID mismatch"
 )
 _STARTED_TWICE = re.compile(
-    r"/job:(\w+)/replica:\d+/task:(\d+) (?:unexpectedly tried to connect with a different incarnation"
+    r"/job:(\w+)/replica:\d+/task:(\d{1,9}) (?:unexpectedly tried to connect with a different incarnation"
     r"|Heartbeat: Incarnation ID mismatch)"
 )
 """TensorFlow takes it for a restart; no task of a gang is started again alone."""
 _LOST_LEADER = re.compile(r"RPC: /tensorflow\.CoordinationService/")
 _PEERS = (
-    re.compile(r"stopped sending heartbeats\):\s*/job:(\w+)/replica:\d+/task:(\d+)"),
-    re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)"),
-    re.compile(r"Error reported from /job:(\w+)/(?:replica:\d+/)?task:(\d+)"),
+    re.compile(r"stopped sending heartbeats\):\s*/job:(\w+)/replica:\d+/task:(\d{1,9})\b"),
+    re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d{1,9})\b"),
+    re.compile(r"Error reported from /job:(\w+)/(?:replica:\d+/)?task:(\d{1,9})\b"),
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 _OPTIMIZER = r"(?:Ada(?:delta|factor|grad|m|max|mW)|Ftrl|Lion|LossScaleOptimizer|Nadam|RMSprop|SGD|Optimizer)"
 _METRIC = (
     r"(?:Mean|Sum|Hinge|Poisson|AUC|Precision|Recall|(?:F1|FBeta|R2)Score|KLDivergence"
-    r"|\w+(?:Accuracy|Crossentropy|Error|Hinge|IoU|Negatives|Positives|Similarity|At[A-Z]\w+)|\w*Metric\w*)"
+    r"|\w{1,60}(?:Accuracy|Crossentropy|Error|Hinge|IoU|Negatives|Positives|Similarity|At[A-Z]\w{1,60})|\w{0,60}Metric\w{0,60})"
 )
 _MODEL = r"(?:Model|Sequential|Functional)"
 _LACKS = (
@@ -35,9 +35,9 @@ _REFUSES = (
     r"Trainer\.compile\(\) got an unexpected keyword argument 'experimental_\w+'",
     r"Optimizer\.apply_gradients\(\) got an unexpected keyword argument "
     r"'(?:experimental_aggregate_gradients|skip_gradients_aggregation)'",
-    r"Argument\(s\) not recognized: \{'lr': [^,}]+\}",
+    r"Argument\(s\) not recognized: \{'lr': [^,}]{1,100}\}",
     r"Unrecognized keyword arguments passed to \w+: \{'(?:batch_input_shape|fused|time_major|weights)'",
-    r"Invalid value for argument `reduction`\..*Received: reduction=auto",
+    r"Invalid value for argument `reduction`\..{0,300}Received: reduction=auto",
     r"A KerasTensor cannot be used as input to a TensorFlow function",
 )
 _WAY_OUT = (

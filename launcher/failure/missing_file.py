@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,12 +14,12 @@ _SCRIPT = re.compile(r"can't open file '[^'\n]*': \[Errno 2\]")
 """Python's own words about the script that it is to run."""
 _PATHS = (
     re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<path>[^'\n]+)'(?!\s*->)"),
-    re.compile(r"FileNotFoundError: \[Errno 2\] Unable to[^\n]*? name = '(?P<path>[^'\n]+)'"),
-    re.compile(r"NotFoundError: [^\n]*?(?P<path>/[^\s;]+); No such file or directory"),
+    re.compile(r"FileNotFoundError: \[Errno 2\] Unable to[^\n]{0,500}? name = '(?P<path>[^'\n]+)'"),
+    re.compile(r"NotFoundError: [^\n]{0,500}?(?<= )(?P<path>/[^\s;]+); No such file or directory"),
 )
-_MODE = re.compile(r"""\bopen\([^\n]*(?:,\s*|\bmode=)["'](?P<mode>[rwax])[bt+]{0,2}["']""")
+_MODE = re.compile(r"""\bopen\([^\n]{0,300}(?:,\s*|\bmode=)["'](?P<mode>[rwax])[bt+]{0,2}["']""")
 _READS = re.compile(
-    r"\bopen\([^,]*\)|\b(?:os\.)?(?:listdir|scandir)\(|Unable to synchronously open|IteratorGetNext|ReadFile"
+    r"\bopen\([^,]{0,300}\)|\b(?:os\.)?(?:listdir|scandir)\(|Unable to synchronously open|IteratorGetNext|ReadFile"
 )
 _WRITES = re.compile(
     r"\b(?:mkdir|makedirs|save|save_weights|save_model|savez|savefig|export|to_csv|to_json|write_text|write_bytes)\("
@@ -42,13 +43,14 @@ def for_missing_file(text: str, calls: Sequence[str], host: str) -> str | None:
     if found is None:
         return None
     wanted_to = _purpose(text, calls)
-    directory = posixpath.dirname(found["path"].rstrip("/"))
+    path = found["path"]
+    directory = posixpath.dirname(path.rstrip("/"))
     if wanted_to == "write" and directory:
-        return f"make the directory {directory} on {host} before the program writes there"
+        return f"make the directory {shlex.quote(directory)} on {host} before the program writes there"
     if wanted_to == "read" and host != LOCALHOST:
         return (
-            f"{found['path']} must be on {host}, too: copy it there, or let `sync` in the cluster file send it with "
-            "the project; a relative path begins at `workdir`"
+            f"{shlex.quote(path)} must be on {host}, too: copy it there, or let `sync` in the cluster file send it "
+            "with the project; a relative path begins at `workdir`"
         )
     return None
 

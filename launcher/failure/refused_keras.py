@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 _REFUSED = re.compile(
-    r"^tf-launch: (?P<keras>Keras \S+) cannot be mended for MultiWorkerMirroredStrategy .*: (?P<use>use Keras .*): "
-    r"pip (?P<install>install .*)$"
+    r"tf-launch: (?P<keras>Keras [\w.+-]+) cannot be mended for MultiWorkerMirroredStrategy \(.{0,300}?\): "
+    r"(?P<use>use Keras [\w. ]+): pip install '(?P<requirement>keras>=[\d.]+,<[\d.]+)'$"
 )
 _OF_SEVERAL_WORKERS = re.compile(
     r"PerReplica|Invalid reduction dimension 0|\bCollective[A-Z]|tensorflow/python/distribute/"
@@ -30,4 +30,5 @@ def for_refused_keras(
     if refused is None or not _OF_SEVERAL_WORKERS.search("\n".join([text, *calls])):
         return None
     pip = f"{python} -m pip" if python else "pip"
-    return f"{refused['keras']} fails so under several workers: {refused['use']} on {host} ({pip} {refused['install']})"
+    install = f"{pip} install '{refused['requirement']}'"
+    return f"{refused['keras']} fails so under several workers: {refused['use']} on {host} ({install})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from launcher.cluster import Task
@@ -31,17 +32,20 @@ _BY_TEXT = (
         r"cannot run (?P<name>(?:\S*/)?python[\d.]*): No such file or directory$",
         _NAME_PYTHON,
     ),
-    (r"cannot run .+: No such file or directory$", "check the command's spelling, and `workdir` and PATH on {host}"),
     (
-        r"cannot run (?P<name>.+): Permission denied \(it is not executable\)",
+        r"cannot run .{1,1000}: No such file or directory$",
+        "check the command's spelling, and `workdir` and PATH on {host}",
+    ),
+    (
+        r"cannot run (?P<name>.{1,1000}): Permission denied \(it is not executable\)",
         f"chmod +x {{name}} on {{host}}, or {_IN_FRONT}",
     ),
     (
-        r"cannot run (?P<name>.+): Exec format error \(its first line has no",
+        r"cannot run (?P<name>.{1,1000}): Exec format error \(its first line has no",
         f"give {{name}} a first line that names what reads it (like #!/bin/sh), or {_IN_FRONT}",
     ),
     (
-        r"cannot enter the working directory (?P<name>.+): No such file",
+        r"cannot enter the working directory (?P<name>.{1,1000}): No such file",
         "make that directory on {host}, or name another `workdir` for it",
     ),
     (
@@ -66,7 +70,7 @@ _BY_TEXT = (
         "create the model, its optimizer and metrics inside strategy.scope()",
     ),
     (
-        r"unsupported type <?[^\n]*PerReplica|Invalid reduction dimension 0",
+        r"unsupported type <?[^\n]{0,500}PerReplica|Invalid reduction dimension 0",
         "Keras 3 fails so under several workers: leave --no-keras-fix out, or create the strategy before the model",
     ),
     (r"\b(?:_ArrayM|M)emoryError\b|OOM when allocating tensor|std::bad_alloc|CUDA_ERROR_OUT_OF_MEMORY", _LESS_MEMORY),
@@ -139,7 +143,8 @@ def for_text(
     for pattern, remedy in known:
         if found := re.search(pattern, text, re.MULTILINE):
             words = {"host": host, "python": python or "the Python that runs the program", "launch": launch_command()}
-            return remedy.format_map(words | found.groupdict())
+            # What was captured is the program's own word: inside a command it must stay one word.
+            return remedy.format_map(words | {key: shlex.quote(word) for key, word in found.groupdict().items()})
     return for_missing_file(text, calls, host)
 
 

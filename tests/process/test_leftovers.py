@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -197,3 +198,43 @@ def test_a_host_that_cannot_be_reached_is_told(leftovers: Leftovers) -> None:
 
     assert asked.returncode == 3
     assert asked.stderr.startswith("leftovers: no-such-host.invalid: ")
+
+
+# ---- a host that means harm
+EVIL = "\x1b]0;TITLE\x07\x1b[2J\x9b31m\u202e\r[launch] done\b"
+ANSWER = "\0tf-launch answer "
+HARMFUL = {
+    "on stderr": ("", f"{EVIL}\n"),
+    "in an answer": (
+        ANSWER
+        + json.dumps(
+            {
+                "processes": [{"run": EVIL, "pid": 1, "age": 1, "words": EVIL, "agent": None}],
+                "directories": [{"name": EVIL, "path": EVIL, "bytes": 1, "age": 1, "live": False}],
+                "run_dir": EVIL,
+            }
+        ),
+        "",
+    ),
+    "in no answer": (ANSWER + "[" * 100_000, ""),
+    "of another shape": (ANSWER + json.dumps({"processes": EVIL, "directories": [], "run_dir": ""}), ""),
+}
+
+
+@pytest.mark.parametrize(("out", "err"), HARMFUL.values(), ids=HARMFUL)
+def test_what_a_host_says_cannot_harm_a_terminal(
+    out: str, err: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "out").write_text(out)
+    (tmp_path / "err").write_text(err)
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\ncat '{tmp_path}/out'\ncat '{tmp_path}/err' >&2\n")
+    ssh.chmod(0o755)
+    own = {**environment, "PATH": f"{tmp_path}:{environment['PATH']}", "PYTHONUTF8": "1"}
+
+    words = [str(ROOT / "scripts/leftovers"), "gpu-b"]
+    done = subprocess.run(words, env=own, capture_output=True, text=True, encoding="utf-8", stdin=subprocess.DEVNULL)
+
+    assert "gpu-b" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert all(each.isprintable() or each == "\n" for each in done.stdout + done.stderr)

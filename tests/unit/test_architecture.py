@@ -62,8 +62,9 @@ LAUNCHER = """
     run_directory.whole_files run_directory.state
     task_names
     console.folding
-    called_as cluster errors failure.excerpt failure.keras2 redaction transport wording
+    called_as cluster errors failure.excerpt failure.keras2 redaction transport
     here console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
+    wording
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput

