@@ -23,6 +23,12 @@ ANY_PORT = "0"
 CHOSEN_AT_START = "<chosen at start>"
 """The same for a person."""
 
+ADMITTED = {
+    "loopback": "only this machine may connect to the tasks' ports, at its loopback addresses",
+    "hosts": "only the hosts of the run may connect to the tasks' ports",
+    "all": "anybody may connect to the tasks' ports (network: {open: true})",
+}
+
 
 def supposed_spec(hosts: Sequence[Host], unknown_port: str) -> ClusterSpec:
     """Who would listen where, as far as that can be known without asking any host.
@@ -89,6 +95,7 @@ def as_text(plan: AttemptPlan, project: Project | None = None, width: int | None
     if project is not None:
         size = f"{counted(len(project.files), 'file')}, {amount(sum(file.size for file in project.files))}"
         console.print(f"project  {project.directory}  {size}", style="bold", markup=False)
+    console.print(f"network  {ADMITTED[plan.admitted]}", style="bold", markup=False)
     for task in plan.tasks:
         console.print(f"{task.task}  on {task.host}  at {task.address}", style="bold", markup=False)
         for key, value in _lines(task):

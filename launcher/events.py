@@ -14,6 +14,8 @@ from launcher.cluster import Task
 
 Awaited = Literal["process", "server"]
 """The start of a task's process, or of its TensorFlow server."""
+ONE_BY_ONE = 5
+"""Strangers that are told of one by one; `launcher.agent.gate` tells of more only each time that they have doubled."""
 
 
 class HostReady(NamedTuple):
@@ -166,6 +168,40 @@ class PortShared(NamedTuple):
     """The task that started it, and its pid."""
 
 
+class StrangerRefused(NamedTuple):
+    """Somebody who is no host of the run has tried to connect to a task's port."""
+
+    host: str
+    task: Task
+    address: str
+    number: int
+    """How many addresses of such people this host has seen by now. Of many, not each is told."""
+
+    @property
+    def line(self) -> str:
+        """For the user."""
+        others = f", as were {self.number - 1} other addresses" if self.number > ONE_BY_ONE else ""
+        return (
+            f"{self.task} on {self.host}: a connection from {self.address} was refused{others}: no host of this run "
+            "connects from there; `network: {open: true}` in the cluster file admits everybody"
+        )
+
+
+class GateFailed(NamedTuple):
+    """A host cannot keep others off the ports of its tasks."""
+
+    host: str
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """For the user."""
+        return (
+            f"{self.host}: connections from elsewhere cannot be refused here ({self.reason}), and TensorFlow's server "
+            "asks nobody for a password: let a firewall keep others off the tasks' ports"
+        )
+
+
 class TaskResting(NamedTuple):
     """After a stop signal: a worker that has TensorFlow loaded only waits, or no longer does."""
 
@@ -294,6 +330,8 @@ Event = (
     | TaskStartFailed
     | TaskListening
     | TaskResting
+    | StrangerRefused
+    | GateFailed
     | TaskWaitsElsewhere
     | PortShared
     | TaskExited

@@ -94,8 +94,11 @@ class HostConnection:
         """Try to reach ports (`id`, `address`, `port`, `word` each). Answer: `Dialled`."""
         self._send({"do": "dial", "targets": list(targets), "seconds": seconds})
 
-    def start(self, plans: Iterable[TaskPlan], hold: bool) -> None:
-        """Start workers; each answers `TaskStarted` or `TaskStartFailed`, later `TaskExited`."""
+    def start(self, plans: Iterable[TaskPlan], hold: bool, admitted: str) -> None:
+        """Start workers; each answers `TaskStarted` or `TaskStartFailed`, later `TaskExited`.
+
+        `admitted`: who may connect to their ports, as `AttemptPlan` has it. It counts from the first start on.
+        """
         jobs = [
             {
                 "task": plan.task.slug,
@@ -108,7 +111,7 @@ class HostConnection:
             }
             for plan in plans
         ]
-        self._send({"do": "start", "jobs": jobs, "hold": hold})
+        self._send({"do": "start", "jobs": jobs, "hold": hold, "admitted": admitted})
 
     def await_evaluator(self, task: Task, directory: str) -> None:
         """Ask for `EvaluatorDone` once the evaluator has seen the last checkpoint below its output directory."""
@@ -260,6 +263,10 @@ class HostConnection:
             return events.LogChunk(self.name, self._tasks[head["task"]], head["offset"], body)
         if kind == "alive":
             return None
+        if kind == "stranger":
+            return events.StrangerRefused(self.name, self._tasks[head["task"]], head["address"], head["number"])
+        if kind == "gate_failed":
+            return events.GateFailed(self.name, head["reason"])
         if "task" in head:
             return self._task_event(kind, self._tasks[head["task"]], head, body)
         if kind.startswith("files_"):

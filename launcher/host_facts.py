@@ -76,10 +76,16 @@ def skewed_clocks(facts: Mapping[str, HostFacts]) -> dict[str, float]:
     return {name: each.ahead for name, each in facts.items() if abs(each.ahead) > MOST_SKEW}
 
 
-def start_warnings(facts: Mapping[str, HostFacts], addresses: Mapping[str, str]) -> list[str]:
-    """What a person should know of the hosts of a run, a line each; `addresses`: where each is dialled."""
+def start_warnings(facts: Mapping[str, HostFacts], addresses: Mapping[str, str], *, is_open: bool) -> list[str]:
+    """What a person should know of the hosts of a run, a line each.
+
+    Args:
+        facts: of each host.
+        addresses: where each is dialled.
+        is_open: anybody may connect to the workers' ports.
+    """
     clocks = [f"{host}: {clock_is_off(ahead)}" for host, ahead in skewed_clocks(facts).items()]
-    public = public_addresses({host: [address] for host, address in addresses.items()})
+    public = public_addresses({host: [address] for host, address in addresses.items()} if is_open else {})
     return clocks + [
         f"{host}: {address} is a public address, and TensorFlow's server asks nobody for a password: let a firewall "
         "keep others off the workers' ports"

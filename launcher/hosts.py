@@ -52,6 +52,7 @@ class Hosts:
         self._hosts = tuple(hosts)
         self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
         self._brought: dict[str, tuple[str, Mapping[str, bytes]]] = {}
+        self._admitted = ""
         self._tried = False
         """Whether the hosts were prepared before: a host that does not answer the first time is not called again."""
         self._answers = _Answers()
@@ -173,13 +174,14 @@ class Hosts:
     # ---- what the supervisor asks of them
     def start(self, plan: AttemptPlan) -> None:
         """Start every task of the plan on its host."""
+        self._admitted = plan.admitted
         for host in self._hosts:
-            self._connections[host.name].start(plan.on(host.name), host.hold_ports)
+            self._connections[host.name].start(plan.on(host.name), host.hold_ports, plan.admitted)
 
     def start_again(self, plan: TaskPlan) -> None:
         """Start a task whose process has ended, as before: same port, same log."""
         host = next(host for host in self._hosts if host.name == plan.host)
-        self._connections[host.name].start([plan], host.hold_ports)
+        self._connections[host.name].start([plan], host.hold_ports, self._admitted)
 
     def await_evaluator(self, plan: TaskPlan) -> None:
         """Look whether an evaluator has seen the last checkpoint; the answer is `EvaluatorDone`."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from launcher import placeholders
-from launcher.cluster import ClusterSpec, Task, tf_config
+from launcher.cluster import ClusterSpec, Task, is_loopback, tf_config
 from launcher.cluster_file import ClusterFile, Host
 from launcher.errors import UsageError
 
 INTER_OP = "TF_NUM_INTEROP_THREADS"
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", INTER_OP)
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+Admitted = Literal["loopback", "hosts", "all"]
+"""Only this machine, by its loopback addresses; the hosts of the run, by those that they were seen at; everybody."""
 NO_GPU = "-1"
 PYTHONS = ("python", "python3")
 OFF = ("0", "off", "no", "false")
@@ -90,6 +92,8 @@ class AttemptPlan(NamedTuple):
     attempt: int
     spec: ClusterSpec
     tasks: tuple[TaskPlan, ...]
+    admitted: Admitted = "hosts"
+    """Who may connect to the tasks' ports."""
 
     def on(self, host: str) -> tuple[TaskPlan, ...]:
         """The part of one host."""
@@ -101,7 +105,11 @@ class AttemptPlan(NamedTuple):
 
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
-        return {"attempt": self.attempt, "tasks": [plan.as_record() for plan in self.tasks]}
+        return {
+            "attempt": self.attempt,
+            "admitted": self.admitted,
+            "tasks": [plan.as_record() for plan in self.tasks],
+        }
 
 
 def plan_attempt(
@@ -118,7 +126,14 @@ def plan_attempt(
         for task in host.tasks
     ]
     order = {task: position for position, task in enumerate(spec.tasks)}
-    return AttemptPlan(attempt, spec, tuple(sorted(plans, key=lambda plan: order[plan.task])))
+    tasks = tuple(sorted(plans, key=lambda plan: order[plan.task]))
+    return AttemptPlan(attempt, spec, tasks, _admitted(file, tasks))
+
+
+def _admitted(file: ClusterFile, tasks: Iterable[TaskPlan]) -> Admitted:
+    if file.open_network:
+        return "all"
+    return "loopback" if all(is_loopback(each.address.rpartition(":")[0]) for each in tasks) else "hosts"
 
 
 def _plan_task(

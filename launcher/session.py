@@ -261,6 +261,8 @@ class Session:
                 self._files.take(event)
             case events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain():
                 self._console.say(event.line)
+            case events.StrangerRefused() | events.GateFailed():
+                self._complain(event.line)
             case events.LogEnded():
                 self._console.end(event.task)
             case events.Interrupted() | events.StopRequested():
@@ -288,7 +290,7 @@ class Session:
         self._console.say(f"{tasks} on {hosts}; run directory {relative(self._directory.path)}")
         if is_first and len(self._file.hosts) > 1:
             addresses = {each.host: each.address.rpartition(":")[0] for each in plan.tasks}
-            for line in start_warnings(self._hosts.facts, addresses):
+            for line in start_warnings(self._hosts.facts, addresses, is_open=self._file.open_network):
                 self._console.say(line)
 
     @functools.cached_property

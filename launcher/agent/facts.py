@@ -42,6 +42,11 @@ def machine() -> str:
         return ""
 
 
+def own_addresses() -> list[str]:
+    """All from which this host may connect to itself, also those that nobody else can dial."""
+    return [*ipv4_addresses(), *map(ipv6_address, ipv6_entries())]
+
+
 def ipv4_addresses() -> list[str]:
     """This host's own IPv4 addresses without loopback, from the kernel's routing trie."""
     found: dict[str, None] = {}
@@ -57,8 +62,17 @@ def ipv4_addresses() -> list[str]:
 
 def ipv6_addresses() -> list[str]:
     """This host's own IPv6 addresses that others can dial: neither loopback nor of one link only."""
-    entries = [line.split() for line in lines_of("/proc/net/if_inet6")]
-    return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(entry[0])) for entry in entries if entry[3] == "00"]
+    return [ipv6_address(entry) for entry in ipv6_entries() if entry[3] == "00"]
+
+
+def ipv6_entries() -> list[list[str]]:
+    """What the kernel says of each: the address, three numbers (the last is how far it counts), flags, interface."""
+    return [line.split() for line in lines_of("/proc/net/if_inet6")]
+
+
+def ipv6_address(entry: list[str]) -> str:
+    """As a person writes it."""
+    return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(entry[0]))
 
 
 def lines_of(path: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import select
 import signal
 import time
 
-from launcher.agent.facts import facts
+from launcher.agent.facts import facts, own_addresses
 from launcher.agent.framing import Decoder, encode
 from launcher.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.agent.processes import (
@@ -26,11 +26,13 @@ from launcher.agent.workers import StartError, Worker, start_worker
 
 if False:  # names for type checkers only: typing costs start-up time
     import socket
+    from collections.abc import Iterable
     from typing import Any
 
     from launcher.agent.deliveries import Deliveries
     from launcher.agent.evaluator import EvaluatorWatch
     from launcher.agent.files import Files
+    from launcher.agent.gate import Gate, Strangers
     from launcher.agent.receiving import Receiving
 
 BACKLOG = 1 << 20
@@ -59,6 +61,10 @@ class Agent:
         self.watch = Watch(self.tell, time.monotonic())
         self.held: dict[str, socket.socket] = {}
         self.answering: Answering | None = None
+        self.gate: Gate | None = None
+        self.gate_decided = False
+        """Once a worker may listen it is too late for a gate, which must be the first."""
+        self.strangers: Strangers | None = None
         self.dialling: Dialling | None = None
         self.run_directory: int | None = None
         self.receiving: Receiving | None = None
@@ -154,10 +160,11 @@ class Agent:
             self.tell("put_failed", reason=f"{error.filename or root}: {error.strerror}")
 
     def do_reserve(self, names: list[str], first: int, last: int, word: str) -> None:
-        """Hold one port a task, and greet with `word` there (if any) until the workers start.
+        """Hold one port a task, and answer there to those who know `word` (if any) until the workers start.
 
         The ports of an earlier attempt are held still, and serve again.
         """
+        self.open_gate()
         try:
             self.held = self.held or hold_ports(names, first, last)
             ports = {name: each.getsockname()[1] for name, each in self.held.items()}
@@ -188,19 +195,26 @@ class Agent:
         elif self.receiving is not None:
             getattr(self.receiving, step)(**fields)
 
-    def do_start(self, jobs: list[dict[str, Any]], hold: bool) -> None:
+    def do_start(self, jobs: list[dict[str, Any]], hold: bool, admitted: str) -> None:
         """Start these workers; the first that cannot be started ends the row. `hold`: their ports stay held.
+
+        `admitted`: who may connect to held ports: "all"; the "hosts" of the run, from the addresses that the proof of
+        reach has seen and from this host's own; or "loopback" alone.
 
         One of a task whose process has ended takes its place: same port, same log.
         """
         self.poll_interval = BUSY_POLL
         self.watch = Watch(self.tell, time.monotonic())
+        seen: set[str] = set()
         if self.answering is not None:
             self.answering.close()
-            self.answering = None
+            seen, self.answering = self.answering.seen, None
         if not hold:
             close_sockets(self.held)
             self.held = {}
+        elif admitted != "all" and not self.gate_decided:
+            self.close_gate({*seen, *own_addresses()} if admitted == "hosts" else ())
+        self.gate_decided = True
         for job in jobs:
             try:
                 worker = start_worker(job)
@@ -213,6 +227,24 @@ class Agent:
             self.workers[worker.name] = worker
             self.tell("started", task=worker.name, pid=worker.pid)
             self.flush()
+
+    def close_gate(self, admitted: Iterable[str]) -> None:
+        """Keep all others off the workers' ports, or tell why that cannot be done here."""
+        from launcher.agent.gate import Gate, Strangers  # the launcher imports this file, too
+
+        self.strangers = self.strangers or Strangers()
+        ports = {name: each.getsockname()[1] for name, each in self.held.items()}
+        try:
+            self.gate = Gate(ports, admitted, self.strangers)
+        except OSError as error:
+            self.tell("gate_failed", reason=error.strerror or str(error))
+
+    def open_gate(self) -> None:
+        """No worker is left to be kept from anybody."""
+        if self.gate is not None:
+            self.gate.close()
+            self.gate = None
+        self.gate_decided = False
 
     def do_await_evaluator(self, task: str, directory: str) -> None:
         """Tell when the evaluator has seen the last checkpoint below its output directory."""
@@ -329,7 +361,7 @@ class Agent:
         if not silent or now < self.look_for_listeners_at:
             return
         self.look_for_listeners_at = now + LISTENER_LOOK
-        for port in listened_at(list(silent)):
+        for port in listened_at(list(silent), self.gate.inodes if self.gate else frozenset()):
             silent[port].listens = True
             if silent[port].runs_tensorflow():
                 self.tell("listening", task=silent[port].name)
@@ -400,7 +432,7 @@ class Agent:
         poller.register(self.wakeup, select.POLLIN)
         if self.guard_gone is not None:
             poller.register(self.guard_gone, select.POLLIN)
-        for fd in self.answering.listeners if self.answering else ():
+        for fd in (*(self.answering.fds if self.answering else ()), *(self.gate.listeners if self.gate else ())):
             poller.register(fd, select.POLLIN)
         for fd, wanted in (self.dialling.events if self.dialling else {}).items():
             poller.register(fd, wanted)
@@ -417,8 +449,11 @@ class Agent:
         elif self.dialling is not None and fd in self.dialling.events:
             self.dialling.proceed(fd)
             self.tell_dialled()
-        elif self.answering is not None and fd in self.answering.listeners:
-            self.answering.answer(fd)
+        elif self.answering is not None and fd in self.answering.fds:
+            self.answering.proceed(fd)
+        elif self.gate is not None and fd in self.gate.listeners:
+            for task, address, number in self.gate.turn_away(fd):
+                self.tell("stranger", task=task, address=address, number=number)
 
     def run(self) -> None:
         """Serve until the launcher is gone and nothing is left."""

@@ -8,8 +8,8 @@ import re
 if False:  # names for type checkers only: typing costs start-up time
     import socket
 
-LISTENS = b":%04X (?:0{8}|0{32}):0000 0A "
-"""A line of /proc/net/tcp or tcp6: the port, nobody at the other end, the state LISTEN."""
+LISTENS = rb":%04X (?:0{8}|0{32}):0000 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) "
+"""A line of /proc/net/tcp or tcp6: the port, nobody at the other end, the state LISTEN, and which socket it is."""
 
 
 def hold_port(port: int) -> socket.socket:
@@ -73,8 +73,11 @@ def hold_ports(names: list[str], first: int, last: int) -> dict[str, socket.sock
     return held
 
 
-def listened_at(ports: list[int]) -> list[int]:
-    """Those of `ports` at which some process of this host listens. A port that is only held does not count."""
+def listened_at(ports: list[int], but_for: set[int] | frozenset[int] = frozenset()) -> list[int]:
+    """Those of `ports` at which some process of this host listens, but for the sockets (inodes) that are our own.
+
+    A port that is only held does not count.
+    """
     table = b""
     for name in ("tcp", "tcp6"):
         try:
@@ -82,7 +85,7 @@ def listened_at(ports: list[int]) -> list[int]:
                 table += file.read()
         except OSError:
             continue  # no IPv6 here
-    return [port for port in ports if re.search(LISTENS % port, table)]
+    return [port for port in ports if any(int(inode) not in but_for for inode in re.findall(LISTENS % port, table))]
 
 
 def close_sockets(held: dict[str, socket.socket]) -> None:

@@ -1,7 +1,8 @@
-"""Proof that hosts reach each other: ports that answer with a word, and dialling those of other hosts.
+"""Proof that hosts reach each other: ports that answer, and dialling those of other hosts.
 
-Only the right word counts: at an address that two hosts have (a bridge of containers, a jump host) somebody answers,
-but not the one that was meant.
+Both sides prove that they know a word, which does not go over the network. Who answers is the host that was meant: at
+an address that two hosts have (a bridge of containers, a jump host) somebody answers, too. Who dials is a host of the
+run: so the address that it comes from, in the eyes of the one that answers, is known to be one of the run's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import struct
 import time
 
+from launcher.agent.gate_program import plain_address
 from launcher.agent.resolving import Resolving, numeric, unresolved
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -23,15 +25,24 @@ if False:  # names for type checkers only: typing costs start-up time
 AT_ONCE = 256
 """Connections that are being tried at a time: well below the usual limit of 1024 open files."""
 GUESTS = 4096
-"""Connections that are answered before the ports go to the workers; more than that is no proof of reach."""
-LONGEST_WORD = 256
+"""Connections that are answered at a time; who has waited longest makes room for another."""
+AT_A_TIME = 64
+"""Connections that are taken before everything else gets its turn."""
+CHALLENGE = 32
+"""Bytes that whoever answers sends first, never twice the same."""
+LONGEST_PROOF = 256
 """Bytes."""
+ANSWERS, DIALS = b"answers", b"dials"
+"""What the two sides prove differs, so that none can show the other's proof."""
+A_MOMENT = 0.25
+"""Seconds for further addresses of a name, once each target has been reached at one."""
+SOMETHING_ELSE = "something else answers at this address"
 NO_WAIT = struct.pack("ii", 1, 0)
 """SO_LINGER: a connection that is still open is reset, and leaves no TIME_WAIT on a worker's port."""
 
 
 class Answering:
-    """Listens at ports that are held, and greets whoever connects with a word."""
+    """Listens at ports that are held, and tells whoever knows the word that he has reached the right host."""
 
     def __init__(self, ports: list[int], word: str) -> None:
         """Listen.
@@ -41,7 +52,10 @@ class Answering:
         """
         self._word = word.encode()
         self.listeners: dict[int, socket.socket] = {}
-        self._guests: list[socket.socket] = []
+        self._guests: dict[int, tuple[socket.socket, bytes]] = {}
+        """Each with its challenge, empty once that has been met."""
+        self.seen: set[str] = set()
+        """The addresses that those who knew the word came from."""
         try:
             for port in ports:
                 each = listener(port)
@@ -50,37 +64,110 @@ class Answering:
             self.close()
             raise
 
-    def answer(self, fd: int) -> None:
-        """Greet everybody who waits at a listener."""
-        while len(self._guests) < GUESTS:
+    @property
+    def fds(self) -> list[int]:
+        """What is waited for."""
+        return [*self.listeners, *self._guests]
+
+    def proceed(self, fd: int) -> None:
+        """Somebody comes, or says something."""
+        if fd in self.listeners:
+            self._welcome(self.listeners[fd])
+        elif fd in self._guests:
+            self._hear(fd)
+
+    def _welcome(self, listening: socket.socket) -> None:
+        for _ in range(AT_A_TIME):
             try:
-                guest, _ = self.listeners[fd].accept()
-            except OSError:
+                guest, _ = listening.accept()
+            except OSError as error:
+                if error.errno == errno.EMFILE:
+                    self._dismiss_oldest()
                 return
+            if len(self._guests) == GUESTS:
+                self._dismiss_oldest()
             guest.setblocking(False)
-            self._guests.append(guest)
-            try:
-                guest.send(self._word)
-            except OSError:
-                continue
+            challenge = os.urandom(CHALLENGE // 2).hex().encode()
+            self._guests[guest.fileno()] = guest, challenge
+            self._say(guest, challenge)
+
+    def _hear(self, fd: int) -> None:
+        guest, challenge = self._guests[fd]
+        try:
+            said = guest.recv(LONGEST_PROOF)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if challenge and is_proof(said, self._word, DIALS, challenge):
+            self.seen.add(plain_address(guest.getpeername()[0]))
+            self._guests[fd] = guest, b""  # who dials closes first, so that no TIME_WAIT is left here
+            self._say(guest, proof(self._word, ANSWERS, challenge))
+        else:
+            self._dismiss(fd)
+
+    def _say(self, guest: socket.socket, words: bytes) -> None:
+        try:
+            guest.send(words)
+        except OSError:
+            self._dismiss(guest.fileno())
+
+    def _dismiss_oldest(self) -> None:
+        for fd in list(self._guests)[:1]:
+            self._dismiss(fd)
+
+    def _dismiss(self, fd: int) -> None:
+        reset(self._guests.pop(fd)[0])
 
     def close(self) -> None:
         """Leave the ports to the workers."""
-        for guest in self._guests:
-            guest.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_WAIT)
-        for each in (*self._guests, *self.listeners.values()):
+        for fd in list(self._guests):
+            self._dismiss(fd)
+        for each in self.listeners.values():
             each.close()
-        self.listeners, self._guests = {}, []
+        self.listeners = {}
+
+
+def proof(word: bytes, side: bytes, challenge: bytes) -> bytes:
+    """What only those can say who know the word."""
+    import hmac  # only runs on several hosts need it
+
+    return hmac.new(word, side + b" " + challenge, "sha256").hexdigest().encode()
+
+
+def is_proof(said: bytes, word: bytes, side: bytes, challenge: bytes) -> bool:
+    """Whether it has been said; how long this takes tells nothing."""
+    import hmac
+
+    return hmac.compare_digest(said, proof(word, side, challenge))
+
+
+def reset(guest: socket.socket) -> None:
+    """End a connection at once, and leave nothing of it at the port."""
+    try:
+        guest.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_WAIT)
+    finally:
+        guest.close()
 
 
 def listener(port: int) -> socket.socket:
-    """A socket that shares a held port and listens there, over IPv6 too where there is any."""
-    try:
+    """A socket that shares a held port (0: any free one) and listens there, over IPv6 too where TensorFlow's would.
+
+    TensorFlow's server listens over IPv4 alone on a machine that has no ::1, whatever other addresses it has.
+    """
+    if has_ipv6_loopback():
         return listening(socket.socket(socket.AF_INET6, socket.SOCK_STREAM), "::", port)
-    except OSError as error:
-        if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-            raise
     return listening(socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0", port)
+
+
+def has_ipv6_loopback() -> bool:
+    """Whether a socket can have the address ::1."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as each:
+            each.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
 def listening(each: socket.socket, address: str, port: int) -> socket.socket:
@@ -101,20 +188,22 @@ def listening(each: socket.socket, address: str, port: int) -> socket.socket:
 class Dialling:
     """Dials many addresses at once; `results` has a word for each target: empty, or why it was not reached.
 
-    A name may stand for several addresses. It is reached where one of them answers with the right word.
+    A name may stand for several addresses. It is reached where one of them answers as it should. The others get a
+    moment more: TensorFlow may take any of them, and whoever answers has to have seen where we come from on each way.
     """
 
     def __init__(self, targets: list[dict[str, Any]], seconds: float) -> None:
-        """Begin; each target has an `id`, an `address`, a `port`, and the `word` that must come from there."""
+        """Begin; each target has an `id`, an `address`, a `port`, and the `word` that is known there."""
         self.until = time.monotonic() + seconds
         self._seconds = seconds
         self._asked = {target["id"]: target for target in targets}
         self._waiting: list[tuple[Place, dict[str, Any]]] = []
         self._open: dict[int, tuple[socket.socket, Place, dict[str, Any]]] = {}
-        self._failed: dict[str, list[tuple[str, str]]] = {}
-        """Of each target the addresses that were not reached, and why."""
-        self._left: dict[str, int] = {}
-        """How many addresses of each target may still be reached."""
+        self._challenges: dict[int, bytes] = {}
+        self._tried: dict[str, dict[str, str]] = {}
+        """Of each target the addresses that have a result: empty, or why they were not reached."""
+        self._known: dict[str, int] = {}
+        """How many addresses each target has."""
         self._resolving: Resolving | None = None
         self.events: dict[int, int] = {}
         self.results: dict[str, str] = {}
@@ -144,7 +233,7 @@ class Dialling:
         return len(self.results) == len(self._asked)
 
     def _add(self, target: dict[str, Any], places: list[Place]) -> None:
-        self._left[target["id"]] = len(places)
+        self._known[target["id"]] = len({place[1][0] for place in places})
         self._waiting += [(place, target) for place in reversed(places)]
 
     def _dial_more(self) -> None:
@@ -155,7 +244,7 @@ class Dialling:
             try:
                 self._dial(place, target)
             except OSError as error:
-                self._not_reached(place, target, explained(error))
+                self._take(place, target, explained(error))
 
     def _dial(self, place: Place, target: dict[str, Any]) -> None:
         each = socket.socket(place[0], socket.SOCK_STREAM)
@@ -174,23 +263,37 @@ class Dialling:
         elif fd in self._open:  # another address of its name may have been faster
             self._proceed(fd)
         self._dial_more()
+        self._hurry()
 
     def _proceed(self, fd: int) -> None:
         each, place, target = self._open[fd]
         code = each.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            why = explained(OSError(code, os.strerror(code)))
+            # One that knows another word resets the connection.
+            why = SOMETHING_ELSE if fd in self._challenges else explained(OSError(code, os.strerror(code)))
         elif self.events[fd] == select.POLLOUT:
-            self.events[fd] = select.POLLIN  # connected; now the word
+            self.events[fd] = select.POLLIN  # connected; now the challenge
             return
+        elif fd not in self._challenges:
+            why = self._meet_challenge(fd, each, target["word"].encode())
+            if not why:
+                return
         else:
-            why = heard(each, target["word"])
+            why = heard(each, target["word"].encode(), self._challenges[fd])
         self._close(fd)
-        if why:
-            self._not_reached(place, target, why)
-        else:
-            self.reached[target["address"]] = str(place[1][0])
-            self._finish(target, "")
+        self._take(place, target, why)
+
+    def _meet_challenge(self, fd: int, each: socket.socket, word: bytes) -> str:
+        """Prove that we know the word; or why not."""
+        try:
+            challenge = each.recv(LONGEST_PROOF)
+            if len(challenge) != CHALLENGE:
+                return SOMETHING_ELSE
+            self._challenges[fd] = challenge
+            each.send(proof(word, DIALS, challenge))
+        except OSError as error:
+            return explained(error)
+        return ""
 
     def _take_addresses(self) -> None:
         assert self._resolving is not None
@@ -208,7 +311,7 @@ class Dialling:
 
     def _unanswered(self) -> list[dict[str, Any]]:
         """Targets whose addresses are not known yet."""
-        return [each for key, each in self._asked.items() if key not in self._left and key not in self.results]
+        return [each for key, each in self._asked.items() if key not in self._known and key not in self.results]
 
     def _unresolved(self, why: str) -> None:
         """No further addresses come."""
@@ -216,12 +319,21 @@ class Dialling:
         for target in self._unanswered():
             self._finish(target, unresolved(target["address"], why))
 
-    def _not_reached(self, place: Place, target: dict[str, Any], why: str) -> None:
-        key = target["id"]
-        failed = self._failed.setdefault(key, [])
-        failed.append((str(place[1][0]), why))
-        if len(failed) == self._left[key]:
-            self._finish(target, why if len(failed) == 1 else "; ".join(f"{where}: {why}" for where, why in failed))
+    def _take(self, place: Place, target: dict[str, Any], why: str) -> None:
+        """One of a target's addresses has been reached, or not."""
+        key, address = target["id"], str(place[1][0])
+        tried = self._tried.setdefault(key, {})
+        tried[address] = why
+        if not why:
+            self.reached.setdefault(target["address"], address)
+        if len(tried) == self._known[key]:
+            self._finish(target, result(tried))
+
+    def _hurry(self) -> None:
+        """Once all that is left has been reached at one address, the others get a moment."""
+        left = [key for key in self._asked if key not in self.results]
+        if left and all("" in self._tried.get(key, {}).values() for key in left):
+            self.until = min(self.until, time.monotonic() + A_MOMENT)
 
     def _finish(self, target: dict[str, Any], result: str) -> None:
         self.results[target["id"]] = result
@@ -233,6 +345,7 @@ class Dialling:
     def _close(self, fd: int) -> None:
         self._open.pop(fd)[0].close()
         del self.events[fd]
+        self._challenges.pop(fd, None)
 
     def _stop_resolving(self) -> None:
         if self._resolving is not None:
@@ -247,21 +360,29 @@ class Dialling:
             if fd in self._open:
                 _, place, target = self._open[fd]
                 self._close(fd)
-                self._not_reached(place, target, late)
+                self._take(place, target, late)
         self._waiting, left = [], self._waiting
         for place, target in left:
             if target["id"] not in self.results:
-                self._not_reached(place, target, f"not tried within {self._seconds:g} s")
+                self._take(place, target, f"not tried within {self._seconds:g} s")
         self._unresolved(late)
 
 
-def heard(each: socket.socket, word: str) -> str:
-    """Nothing, if somebody says the right word there; else what is wrong."""
+def heard(each: socket.socket, word: bytes, challenge: bytes) -> str:
+    """Nothing, if somebody who knows the word answers; else what is wrong."""
     try:
-        said = each.recv(LONGEST_WORD)
-    except OSError as error:
-        return explained(error)
-    return "" if said == word.encode() else "something else answers at this address"
+        said = each.recv(LONGEST_PROOF)
+    except OSError:
+        return SOMETHING_ELSE
+    return "" if is_proof(said, word, ANSWERS, challenge) else SOMETHING_ELSE
+
+
+def result(tried: dict[str, str]) -> str:
+    """Of a target, by its addresses: nothing, if one was reached; else why none was."""
+    reasons = tried.values()
+    if "" in reasons:
+        return ""
+    return next(iter(reasons)) if len(tried) == 1 else "; ".join(f"{where}: {why}" for where, why in tried.items())
 
 
 def explained(error: OSError) -> str:

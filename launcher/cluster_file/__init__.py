@@ -121,6 +121,8 @@ class ClusterFile(NamedTuple):
     """Seconds between two looks for new files of a chief on another host; 0: only at the end."""
     per_task: Mapping[str, tuple[str, ...]] = NOTHING_ELSE
     """By task type: what its tasks run in place of `command`."""
+    open_network: bool = False
+    """Whether anybody may connect to the tasks' ports, not just the hosts of the run."""
 
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:
@@ -167,6 +169,7 @@ def read_cluster_file(path: Path, copy: Path | None = None) -> ClusterFile:
         restart=RestartLimits(**_section(file, "restart")),
         timeouts=Timeouts(**_section(file, "timeouts")),
         per_task=_section(file, "per_task"),
+        open_network=_section(file, "network").get("open", False),
         **{"name": path.stem, **given},
     )
 

@@ -112,6 +112,7 @@ ROOT = Record(
             },
             "{start: 120s, grace: 30s}",
         ),
+        "network": Record({"open": Flag()}, "{open: true}"),
         "sync": Shorthand("from", SYNC, "the path of the project's directory"),
         "collect": ListOf(
             Text("a path below the chief's output directory", check=_is_below),

@@ -68,9 +68,9 @@ LAUNCHER = """
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput
-    agent.watching agent.evaluator agent.deliveries
+    agent.watching agent.evaluator agent.deliveries agent.gate
     agent.workers agent.ports agent.reach agent.files agent.receiving
-    agent.comparing agent.placing agent.resolving agent.rest agent.sockets
+    agent.comparing agent.gate_program agent.placing agent.resolving agent.rest agent.sockets
     agent.framing agent.processes agent.facts agent.support agent.received
     doctor.probe.telling
     doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program

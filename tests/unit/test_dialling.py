@@ -44,13 +44,13 @@ def dialled(*targets: tuple[str, int], seconds: float = 60.0) -> dict[str, str]:
         for fd, wanted in dialling.events.items():
             poller.register(fd, wanted)
         for each in ANSWERING:
-            for fd in each.listeners:
+            for fd in each.fds:
                 poller.register(fd, select.POLLIN)
         for fd, _ in poller.poll(max(0.0, dialling.until - time.monotonic()) * 1000):
             if fd in dialling.events:
                 dialling.proceed(fd)
             else:
-                ANSWERING[0].answer(fd)
+                ANSWERING[0].proceed(fd)
         if time.monotonic() >= dialling.until:
             dialling.give_up()
     assert not dialling.events

@@ -1,0 +1,32 @@
+"""Listen as TensorFlow's server does, and say `worker` to whoever comes; not before the file `go` is there, if told so.
+
+greeting.py        attempt 0 ends with 7 once the file `fail` is there
+greeting.py late
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+import time
+from pathlib import Path
+
+from member import ATTEMPT, own_port, say
+
+if "late" in sys.argv:
+    say("not yet")
+    while not Path("go").exists():
+        time.sleep(0.01)
+with socket.socket(socket.AF_INET6) as server:
+    server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    server.bind(("::", own_port()))
+    server.listen()
+    say(f"listening at {own_port()}")
+    while True:
+        if select.select([server], [], [], 0.01)[0]:
+            with server.accept()[0] as guest:
+                guest.send(b"worker")
+        if not ATTEMPT and Path("fail").exists():
+            sys.exit(7)
