@@ -72,6 +72,7 @@ def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
             hosts.ask_about_files,
             console.say,
             ended=lambda: inbox.put(events.GatheringEnded()),
+            refuse=hosts.give_up,
             still_running=state.launcher.is_alive(),
         )
         gathering.begin(state.hosts, hosts.is_lost)

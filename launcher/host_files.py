@@ -71,6 +71,7 @@ class HostFiles:
                 self._hosts.ask_about_files,
                 self._say,
                 ended=lambda: self._inbox.put(events.GatheringEnded()),
+                refuse=self._hosts.give_up,
                 interval=self._file.collect_interval,
             )
         self._gathering.begin(run_hosts, self._hosts.is_lost)

@@ -200,6 +200,10 @@ class Hosts:
         """Its agent has gone, and has not been renewed."""
         return self._connections[host].lost
 
+    def give_up(self, host: str, reason: str) -> None:
+        """Whatever a host may still say is not heard: `HostLost` at once, with this reason. From any thread."""
+        self._connections[host].give_up(reason)
+
     def ask_about_files(self, host: str, step: str, **fields: object) -> None:
         """Do a step of bringing files here from a host; the answers are `FileNews`."""
         self._connections[host].ask_about_files(step, **fields)

@@ -86,9 +86,12 @@ class Files:
         """Tell of every regular file below `root`/name for each of the names; `.` is all that is below `root`."""
         self._lists.append(self._listing(number, root, names))
 
-    def send(self, number: int, root: str, path: str, offset: int, sha256: str) -> None:
-        """Send a file from `offset` on if its bytes before that have this SHA-256, else from its beginning."""
-        self._sendings.append(self._sending(number, root, path, offset, sha256))
+    def send(self, number: int, root: str, path: str, size: int, offset: int, sha256: str) -> None:
+        """Send a file from `offset` on if its bytes before that have this SHA-256, else from its beginning.
+
+        However long it has become, no more than its first `size` bytes are sent: so many the launcher expects.
+        """
+        self._sendings.append(self._sending(number, root, path, size, offset, sha256))
 
     def arrived(self, count: int) -> None:
         """The launcher has dealt with `count` more bytes."""
@@ -125,26 +128,27 @@ class Files:
         self._tell("files_listed", number=number, **found)
         self._tell("files_list_ended", number=number, clock_ns=time.time_ns())
 
-    def _sending(self, number: int, root: str, path: str, offset: int, sha256: str) -> Iterator[None]:
+    def _sending(self, number: int, root: str, path: str, size: int, offset: int, sha256: str) -> Iterator[None]:
         try:
             fd = open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             self._tell("files_failed", number=number, reason=error.strerror)
             return
         try:
-            yield from self._send_open(fd, number, offset, sha256)
+            yield from self._send_open(fd, number, size, offset, sha256)
         except OSError as error:
             self._tell("files_failed", number=number, reason=error.strerror)
         finally:
             os.close(fd)
 
-    def _send_open(self, fd: int, number: int, offset: int, sha256: str) -> Iterator[None]:
+    def _send_open(self, fd: int, number: int, size: int, offset: int, sha256: str) -> Iterator[None]:
         import hashlib  # only a run that gathers pays for it
 
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
             self._tell("files_failed", number=number, reason="no regular file any more")
             return
+        end = min(size, before.st_size)
         at, digest = 0, hashlib.sha256()
         while at < offset and (data := os.pread(fd, min(PIECE, offset - at), at)):
             digest.update(data)
@@ -152,7 +156,7 @@ class Files:
             yield
         if at != offset or (offset and digest.hexdigest() != sha256):
             at, digest = 0, hashlib.sha256()
-        while at < before.st_size and (data := os.pread(fd, min(self._window.piece, before.st_size - at), at)):
+        while at < end and (data := os.pread(fd, min(self._window.piece, end - at), at)):
             digest.update(data)
             self._tell("files_piece", data, number=number, offset=at)
             self._window.sent(len(data), time.monotonic())

@@ -16,13 +16,13 @@ from typing import Protocol
 from launcher.agent.files import EVERYTHING
 from launcher.events import FileNews, HostLost
 from launcher.gathering.chief_output import ChiefOutput
-from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError
+from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError, sense
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.image import is_copy
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.other_output import OtherOutput
-from launcher.gathering.remote_files import RemoteFile, plain_names
+from launcher.gathering.remote_files import RefusedError, RemoteFile, plain_names
 from launcher.gathering.report import left_line, retry_line, stays_line, trouble_lines
 from launcher.gathering.worker_logs import WorkerLogs
 from launcher.run_directory import RunDirectory
@@ -69,6 +69,7 @@ class Gathering:
         say: Say,
         ended: Callable[[], None],
         *,
+        refuse: Callable[[str, str], None],
         interval: float = 0.0,
         still_running: bool = False,
     ) -> None:
@@ -80,6 +81,7 @@ class Gathering:
             ask: asks an agent.
             say: shows the user a line.
             ended: called, from some thread, once nothing more will come after `finish`, or an errand is over.
+            refuse: called, from some thread, with a host whose agent answers what cannot be, and with what that is.
             interval: seconds between two looks for new files while the run goes on; 0: there are none.
             still_running: whether, after `finish`, the programs go on nevertheless: another launcher has them.
         """
@@ -88,6 +90,7 @@ class Gathering:
         self._ask = ask
         self._say = say
         self._ended = ended
+        self._refuse = refuse
         self._interval = interval
         self._still_running = still_running
         self._hosts: dict[str, RunHost] = {}
@@ -125,10 +128,18 @@ class Gathering:
             if gatherer is not None:
                 # A run tells itself why it lost a host; once it has ended, nobody else does.
                 gatherer.conversation.hear(HostAwayError(event.reason if self._finishing else ""))
-        elif event.told["number"] == STEP_QUESTION:
-            self._step.take(event)
+        elif event.told.get("number") == STEP_QUESTION:
+            self._take_step(event)
         elif gatherer is not None:
             gatherer.conversation.hear(event)
+
+    def _take_step(self, news: FileNews) -> None:
+        try:
+            with sense():
+                self._step.take(news)
+        except RefusedError as error:
+            self._step.is_over = True
+            self._refuse(news.host, str(error))
 
     def ask_newest_step(self) -> NewestStep:
         """How far the checkpoints of a chief on another host have come, before they are here."""
@@ -223,6 +234,7 @@ class Gathering:
             output or OtherOutput(host.output_dir),
             self._interval if is_chief else 0.0,
             complain=lambda trouble: self._say(retry_line(host.name, trouble, self._interval), error=True),
+            refuse=partial(self._refuse, host.name),
             ended=self._one_ended,
         )
 

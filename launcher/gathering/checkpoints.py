@@ -16,7 +16,7 @@ from launcher.gathering.remote_files import RemoteFile
 INDEX_END = bytes.fromhex("57fb808b247547db")
 """The magic number that ends a table (`tensorflow/core/lib/io/format.h`): an index without it is not whole yet."""
 
-_SHARD = re.compile(r"(?s)(.+)\.data-(\d{5,})-of-(\d{5,})")
+_SHARD = re.compile(r"(?s)(.+)\.data-(\d{5,18})-of-(\d{5,18})")
 _INDEX = re.compile(r"(?s)(.+)\.index")
 
 

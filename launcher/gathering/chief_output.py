@@ -19,7 +19,7 @@ from launcher.gathering.record import opened
 from launcher.gathering.remote_files import Listing, RemoteFile
 from launcher.gathering.report import gathered_line, under_way_line
 from launcher.gathering.selection import Batch, Selection, grows, outdated, select
-from launcher.gathering.state_file import STATE_FILE, newest_named
+from launcher.gathering.state_file import newest_named
 from launcher.gathering.under_way import UnderWay
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
@@ -68,7 +68,7 @@ class ChiefOutput:
                     if not final and batch.is_noteworthy:
                         self._say(gathered_line(batch))
                 for path in list(outdated(listing, image.is_here, record.entries)):
-                    image.remove(path)
+                    look.remove(path)
             image.sweep(keep=() if final else listing.files)
         return look.gathered
 
@@ -143,10 +143,21 @@ class _Look:
         """Those that nothing is in the way of."""
         for batch in batches:
             obstacles = [each for each in map(self.image.obstacle, batch.files) if each]
+            refusals = [each for each in map(self.image.refusal, batch.files) if each]
             if obstacles:
                 self.gathered.left[batch.name] = obstacles[0]
+            elif refusals:
+                self.gathered.left[batch.name] = f"here, nothing can be written beside it: {refusals[0].strerror}"
+                self.gathered.trouble = self.gathered.trouble or refusals[0]
             else:
                 yield batch
+
+    def remove(self, path: str) -> None:
+        """Remove a file here that the chief has no more."""
+        try:
+            self.image.remove(path)
+        except OSError as error:
+            self.gathered.trouble = self.gathered.trouble or error
 
     def bring(
         self, batches: Sequence[Batch], conversation: Conversation, moved: Callable[[int], None] | None
@@ -186,7 +197,7 @@ class _Look:
             return "it was replaced while it was sent"
         if batch.is_checkpoint and file.path.endswith(".index") and arrival.content(-len(INDEX_END)) != INDEX_END:
             return "its index is not whole"
-        if file.name == STATE_FILE and not self._has_what_it_names(fetched):
+        if file.is_state and not self._has_what_it_names(fetched):
             return "the newest checkpoint that it names is not here"
         return None
 

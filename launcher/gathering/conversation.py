@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -11,12 +12,19 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from launcher.agent.files import MOST_WINDOW
 from launcher.events import FileNews
 from launcher.gathering.arrival import Arrival
-from launcher.gathering.remote_files import Listing, RemoteFile
+from launcher.gathering.remote_files import NO_TIME, Listing, RefusedError, RemoteFile, is_time, readable
+from launcher.wording import exact_size
 
 AHEAD = 64
 """Files asked for before the first of them has come, so that a distant host is not idle between small ones."""
+
+MOST_UNHEARD, MOST_WORDS_UNHEARD = 2 * MOST_WINDOW, 20_000
+"""Bytes, and answers, that wait here for a slow disk. No agent of ours has more than MOST_WINDOW bytes on its way."""
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What comes of answers that no agent of ours gives."""
 
 Ask = Callable[..., None]
 """Ask the agent: a step of `launcher.agent.files`, and its arguments."""
@@ -58,13 +66,15 @@ class Errand:
 
         Raises:
             HostAwayError, GivenUpError: nobody answers any more.
+            RefusedError: what is answered cannot be.
         """
         trouble: Exception | None = None
         try:
-            self._do(conversation)
+            with sense():
+                self._do(conversation)
         except Exception as error:
             trouble = error
-            if isinstance(error, HostAwayError | GivenUpError):
+            if isinstance(error, HostAwayError | GivenUpError | RefusedError):
                 raise
         finally:
             self.end(trouble)
@@ -108,11 +118,30 @@ class Conversation:
         self._ask = ask
         self._heard: SimpleQueue[FileNews | Exception | None] = SimpleQueue()
         self._numbers = numbers
+        self._lock = threading.Lock()
+        self._unheard = self._words_unheard = 0
+        self._is_deaf = False
+        """No answer is heard any more: too much has come, or nobody asks."""
 
     # ---- for other threads
     def hear(self, news: FileNews | Exception) -> None:
         """Pass on an answer of the agent, or the reason why none will come."""
+        if isinstance(news, FileNews):
+            with self._lock:
+                if self._is_deaf:
+                    return
+                self._unheard += len(news.data)
+                self._words_unheard += 1
+                self._is_deaf = self._unheard > MOST_UNHEARD or self._words_unheard > MOST_WORDS_UNHEARD
+                if self._is_deaf:
+                    self._heard.put(RefusedError("it sends more than was asked of it"))
+                    return
         self._heard.put(news)
+
+    def close(self) -> None:
+        """Nobody listens to answers any more."""
+        with self._lock:
+            self._is_deaf = True
 
     def wake(self) -> None:
         """Let `pause` end."""
@@ -143,13 +172,14 @@ class Conversation:
 
         Raises:
             HostAwayError, GivenUpError: no answer will come.
+            RefusedError: it cannot be.
         """
         number = next(self._numbers)
         self._ask("list_below", number=number, root=root, names=list(names))
         listing = Listing()
         while (news := self.answer(number)).kind == "listed":
             listing.take(news.told, names)
-        listing.clock_ns = news.told["clock_ns"]
+        listing.end(news.told["clock_ns"])
         return listing
 
     def fetch(
@@ -157,10 +187,11 @@ class Conversation:
     ) -> Generator[Fetched]:
         """Fetch files below `root`, one after the other; each arrival belongs to the caller.
 
-        `moved` is told of the bytes that have come, piece by piece.
+        Of none come more bytes than it was listed with. `moved` is told of those that have come, piece by piece.
 
         Raises:
             HostAwayError, GivenUpError: no answer will come.
+            RefusedError: what comes was not asked for.
             OSError: a file cannot be written here.
         """
         rest = iter(wanted)
@@ -184,21 +215,25 @@ class Conversation:
         arrival = wanted.begin()
         arrival.resume()
         number = next(self._numbers)
-        asked: dict[str, Any] = {"path": wanted.file.path, "offset": arrival.offset, "sha256": arrival.sha256}
-        self._ask("send", number=number, root=root, **asked)
-        return number, wanted.file, arrival
+        file = wanted.file
+        asked: dict[str, Any] = {"path": file.path, "size": file.size, "sha256": arrival.sha256}
+        self._ask("send", number=number, root=root, offset=arrival.offset, **asked)
+        return number, file, arrival
 
     def _receive(self, number: int, file: RemoteFile, arrival: Arrival, moved: Callable[[int], None]) -> Fetched:
         received = 0
         while (news := self.answer(number)).kind == "piece":
+            _check_piece(news, file, 0 if news.told["offset"] == 0 and not received else arrival.offset)
             arrival.take(news.told["offset"], news.data)
             received += len(news.data)
             moved(len(news.data))
         told = news.told
         if news.kind != "sent":
-            return Fetched(file, arrival, received, failure=told["reason"])
+            return Fetched(file, arrival, received, failure=readable(told["reason"]))
         if not arrival.is_whole(told["size"], told["sha256"]):
             return Fetched(file, arrival, received, failure="what came of it is not what was sent")
+        if not is_time(told["mtime_ns"]):
+            return Fetched(file, arrival, received, failure=NO_TIME)
         return Fetched(file, arrival, received, told["mtime_ns"], told["unchanged"])
 
     def new_number(self) -> int:
@@ -213,12 +248,38 @@ class Conversation:
         """
         while True:
             news = self._take(self._heard.get())
-            if news is not None and news.told["number"] == number:
+            if news is not None and news.told.get("number") == number:
                 return news
 
     def _take(self, heard: FileNews | Exception | None) -> FileNews | None:
         if isinstance(heard, Exception):
             raise heard
-        if heard is not None and heard.data:
-            self._ask("arrived", count=len(heard.data))
+        if heard is not None:
+            with self._lock:
+                self._unheard -= len(heard.data)
+                self._words_unheard -= 1
+            if heard.data:
+                self._ask("arrived", count=len(heard.data))
         return heard
+
+
+def _check_piece(news: FileNews, file: RemoteFile, expected: int) -> None:
+    """See that a piece of a file is the next one, and that the file has as much.
+
+    Raises:
+        RefusedError: it is not.
+    """
+    offset, size = news.told["offset"], len(news.data)
+    if offset != expected or not size:
+        raise RefusedError(f"of {readable(file.path)} it sent {size} bytes from {offset} on, not those from {expected}")
+    if offset + size > file.size:
+        raise RefusedError(f"it sent more of {readable(file.path)} than it had listed, {exact_size(file.size)}")
+
+
+@contextlib.contextmanager
+def sense() -> Iterator[None]:
+    """While this lasts, an answer that makes no sense is a `RefusedError`."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise RefusedError(f"its agent sent something unreadable: {error!r}") from error

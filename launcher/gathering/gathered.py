@@ -17,6 +17,8 @@ class Gathered:
     """Bytes that were sent."""
     left: dict[str, str] = field(default_factory=dict)
     """What is there and was not taken: name -> why."""
+    trouble: OSError | None = None
+    """Why the disk here did not take, or give up, one file: the others came nevertheless."""
     stays: tuple[RemoteFile, ...] = ()
     """Files of the output directory that nobody wants here."""
 
@@ -26,3 +28,4 @@ class Gathered:
         self.received += other.received
         self.left = {**self.left, **other.left}
         self.stays += other.stays
+        self.trouble = self.trouble or other.trouble

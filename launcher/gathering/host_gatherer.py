@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import (
@@ -13,15 +14,14 @@ from launcher.gathering.conversation import (
     ErrandAskedError,
     GivenUpError,
     HostAwayError,
+    sense,
 )
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import NoRoomError
 from launcher.gathering.other_output import OtherOutput
 from launcher.gathering.record import InUseError
+from launcher.gathering.remote_files import RefusedError
 from launcher.gathering.worker_logs import WorkerLogs
-
-UNREADABLE = (ArithmeticError, LookupError, TypeError, ValueError)
-"""What comes of answers that no agent of ours gives."""
 
 
 class NotOverError(Exception):
@@ -39,6 +39,7 @@ class HostGatherer:
         output: ChiefOutput | OtherOutput,
         interval: float,
         complain: Callable[[Exception], None],
+        refuse: Callable[[str], None],
         ended: Callable[[HostGatherer], None],
     ) -> None:
         """Nothing is asked yet.
@@ -50,6 +51,7 @@ class HostGatherer:
             output: its output directory.
             interval: seconds between two looks while the run goes on; 0: there are none.
             complain: told why something could not be gathered while the run goes on.
+            refuse: told why nothing is taken from this host any more: what it answers cannot be.
             ended: called, from the thread, when no more will come.
         """
         self.conversation = conversation
@@ -61,6 +63,7 @@ class HostGatherer:
         self._output = output
         self._interval = interval
         self._complain = complain
+        self._refuse = refuse
         self._ended = ended
         self._finishing = threading.Event()
         self._is_over = threading.Event()
@@ -89,13 +92,16 @@ class HostGatherer:
 
     def _run(self) -> None:
         try:
-            self._look_now_and_then()
-            self._bring_all()
+            with sense():
+                self._look_now_and_then()
+                self._bring_all()
         except (HostAwayError, GivenUpError) as over:
             self.trouble = over
-        except UNREADABLE as error:
-            self.trouble = HostAwayError(f"its agent sent something unreadable: {error!r}")
+        except RefusedError as error:
+            self.trouble = HostAwayError(str(error))
+            self._refuse(str(error))
         finally:
+            self.conversation.close()
             self._is_over.set()
             self._drop_errands()
             self._ended(self)
@@ -105,28 +111,33 @@ class HostGatherer:
         while not self._finishing.is_set():
             try:
                 self.conversation.pause(self._interval or None)
-                if not self._finishing.is_set():
-                    self._output.gather(self.conversation, final=False)
-                said = None
+                trouble = None if self._finishing.is_set() else self._look()
             except ErrandAskedError as asked:
                 asked.errand.run(self.conversation)
+                continue
             except BrokenOffError:
                 continue  # the errand had just ended
-            except (InUseError, NoRoomError, OSError) as trouble:
-                if type(trouble) is not said:
-                    self._complain(trouble)
-                said = type(trouble)
+            if trouble is not None and type(trouble) is not said:
+                self._complain(trouble)
+            said = None if trouble is None else type(trouble)
+
+    def _look(self) -> Exception | None:
+        """Bring what is new; why not all of that has come."""
+        try:
+            return self._output.gather(self.conversation, final=False).trouble
+        except (InUseError, NoRoomError, OSError) as trouble:
+            return trouble
 
     def _bring_all(self) -> None:
-        try:
-            for part in self._parts():
-                self.gathered.add(part)
-            self.trouble = None
-        except (InUseError, NoRoomError, OSError) as trouble:
-            self.trouble = trouble
-
-    def _parts(self) -> Iterator[Gathered]:
         """The logs first: they are small, and tell what happened."""
-        if self._logs is not None:
-            yield self._logs.gather(self.conversation)
-        yield self._output.gather(self.conversation, final=self._logs is not None)
+        trouble = self._bring(self._logs.gather) if self._logs is not None else None
+        final = self._logs is not None
+        self.trouble = self._bring(partial(self._output.gather, final=final)) or trouble or self.gathered.trouble
+
+    def _bring(self, gather: Callable[[Conversation], Gathered]) -> Exception | None:
+        """Bring one part; why it could not be brought as a whole."""
+        try:
+            self.gathered.add(gather(self.conversation))
+        except (InUseError, NoRoomError, OSError) as trouble:
+            return trouble
+        return None

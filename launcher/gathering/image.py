@@ -17,7 +17,7 @@ from launcher.gathering.conversation import Fetched
 from launcher.gathering.record import Entry, Record
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch, grows
-from launcher.gathering.state_file import STATE_FILE, portable
+from launcher.gathering.state_file import portable
 from launcher.run_directory.whole_files import make_directory, relative, shown
 from launcher.wording import exact_size
 
@@ -28,6 +28,22 @@ SPARE_ROOM = 1 << 20
 
 class NoRoomError(Exception):
     """The disk cannot take what is to come; the message tells what, how much and where."""
+
+
+def forbidden(place: Path, what: int) -> OSError | None:
+    """Why this user may not do to a place what `os.access` calls by these bits; None: it is allowed."""
+    if os.access(place, what, effective_ids=True):
+        return None
+    return PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+
+
+def _sha256(path: Path) -> str | None:
+    """Of a file here; None: it cannot be read."""
+    try:
+        with path.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def is_copy(directory: Path, file: RemoteFile) -> bool:
@@ -62,16 +78,14 @@ class Image:
         if entry is None or (entry.size, entry.mtime_ns) != (file.size, file.mtime_ns):
             return False
         found = self._found(file.path)
-        return found is not None and (found.st_size == file.size or file.name == STATE_FILE)
+        return found is not None and (found.st_size == file.size or file.is_state)
 
     def adopt(self, files: Iterable[RemoteFile]) -> None:
         """Take files for ours that look like it though the record has lost them: same size, same nanosecond."""
         for file in files:
             if file.path not in self._record.entries and (found := self._found(file.path)) is not None:
                 is_same = (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns)
-                if is_same and stat.S_ISREG(found.st_mode):
-                    with (self._path / file.path).open("rb") as content:
-                        digest = hashlib.file_digest(content, "sha256").hexdigest()
+                if is_same and stat.S_ISREG(found.st_mode) and (digest := _sha256(self._path / file.path)):
                     self._record.put(file.path, Entry(file.size, file.mtime_ns, digest))
 
     def obstacle(self, file: RemoteFile) -> str | None:
@@ -86,6 +100,16 @@ class Image:
         if stat.S_ISDIR(found.st_mode):
             return "a directory is in its place here"
         return None if file.path in self._record.entries else "another file, which is not ours, is in its place here"
+
+    def refusal(self, file: RemoteFile) -> OSError | None:
+        """Why this user may not write a file where it is to come to here; None: nothing forbids that."""
+        place = self._path / file.path
+        if grows(file.path) and self._found(file.path) is not None:
+            return forbidden(place, os.R_OK | os.W_OK)
+        place = place.parent
+        while place != self._path and not os.path.lexists(place):
+            place = place.parent
+        return forbidden(place, os.W_OK | os.X_OK)
 
     def check_room(self, batch: Batch) -> None:
         """See that the disk can take a batch.
@@ -109,7 +133,8 @@ class Image:
         place, part = self._path / file.path, self._part(file.path)
         if not in_place and not part.exists() and self._may_have_grown(file):
             make_directory(self._parts)
-            shutil.copyfile(place, part)
+            with contextlib.suppress(PermissionError):  # then all of it comes
+                shutil.copyfile(place, part)
         return Arrival(place, part, in_place=in_place)
 
     def _may_have_grown(self, file: RemoteFile) -> bool:
@@ -125,9 +150,12 @@ class Image:
         Raises:
             OSError: one cannot be put there.
         """
+        *_, last = fetched
+        if len(fetched) > 1 and last.file.path in self._record.entries:
+            (self._path / last.file.path).unlink(missing_ok=True)  # the index of the former one names other data
         for each in fetched:
             self._record.put(each.file.path, Entry(each.arrival.offset, each.mtime_ns, each.arrival.sha256))
-            if each.file.name == STATE_FILE:
+            if each.file.is_state:
                 each.arrival.replace(portable(each.arrival.content(), f"{self._root}/{each.file.directory}"))
             each.arrival.put(each.mtime_ns, durable=durable)
 
@@ -145,7 +173,8 @@ class Image:
             kept = {self._part(path) for path in keep}
             for part in self._parts.iterdir():
                 if part not in kept:
-                    part.unlink()
+                    with contextlib.suppress(OSError):
+                        part.unlink()
             with contextlib.suppress(OSError):  # not empty
                 self._parts.rmdir()
 

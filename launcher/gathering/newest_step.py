@@ -10,7 +10,7 @@ from launcher.gathering.checkpoints import checkpoints_among
 from launcher.gathering.remote_files import Listing
 from launcher.gathering.selection import is_cache, is_temporary
 
-_NUMBERED = re.compile(r"(?s).*-(\d+)")
+_NUMBERED = re.compile(r"(?s).*-(\d{1,18})")
 
 
 class NewestStep:

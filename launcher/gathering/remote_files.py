@@ -1,4 +1,8 @@
-"""What an agent tells of its files, as values; nothing that it names may lead anywhere else. Pure."""
+"""What an agent tells of its files, as values; nothing that it names may lead anywhere else. Pure.
+
+A host may be broken, or somebody else's by now. What one file's size, time or name cannot be costs that file; a list
+that nobody could have asked for is refused as a whole.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,25 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from launcher.agent.files import EVERYTHING
+from launcher.gathering.state_file import is_state
+
+MOST_FILES = 500_000
+"""Files, links and what cannot be read in one list: 200 MB of memory here."""
+MOST_CHARACTERS = 1 << 26
+"""Of all names in a list."""
+LONGEST_PATH = 4095
+"""Bytes: the kernel takes no longer one."""
+LARGEST_SIZE = (1 << 63) - 1
+"""Bytes of a file: an `off_t`."""
+FARTHEST_TIME = 1 << 68
+"""Nanoseconds from 1970, back or ahead: 9000 years, which is more than any file system keeps."""
+NO_TIME = "the host says that it was written at a time that cannot be"
+LONGEST_REASON = 200
+"""Characters."""
+
+
+class RefusedError(Exception):
+    """A host tells what cannot be true, or sends what nobody asked for; the message says what."""
 
 
 class RemoteFile(NamedTuple):
@@ -30,6 +53,11 @@ class RemoteFile(NamedTuple):
         """The last part of the path."""
         return self.path.rpartition("/")[2]
 
+    @property
+    def is_state(self) -> bool:
+        """TensorFlow's `checkpoint`, which names the newest one."""
+        return is_state(self.name, self.size)
+
 
 @dataclass(slots=True)
 class Listing:
@@ -42,19 +70,90 @@ class Listing:
     clock_ns: int = 0
     """The host's time when the list ended."""
 
+    _entries: int = 0
+    _characters: int = 0
+
     def take(self, told: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Add one part of a list by an agent that was asked for these names."""
-        for path, size, mtime_ns in told["files"]:
-            if is_below(path, names):
-                self.files[path] = RemoteFile(path, size, mtime_ns)
+        """Add one part of a list by an agent that was asked for these names.
+
+        Raises:
+            RefusedError: it is none, or the list is longer than any that is taken.
+        """
+        for entry in told["files"]:
+            match entry:
+                case [str() as path, int() as size, int() as mtime_ns]:
+                    self._take_file(RemoteFile(path, size, mtime_ns), names)
+                case _:
+                    raise RefusedError("it lists what is no file")
+        for path in told["links"]:
+            self._leave(path, "it is a symbolic link")
+        for path, reason in told["unreadable"]:
+            self._leave(path, reason)
+
+    def end(self, clock_ns: int) -> None:
+        """The list is whole. Of a file and others below it, which cannot be on any disk, only the first is taken.
+
+        Raises:
+            RefusedError: the host's clock shows no time.
+        """
+        if not is_time(clock_ns):
+            raise RefusedError("its clock shows a time that cannot be")
+        self.clock_ns = clock_ns
+        above = None
+        for path in sorted(self.files, key=lambda path: path.replace("/", "\0")):
+            if above is not None and path.startswith(f"{above}/"):
+                del self.files[path]
+                self.left[path] = f"the host says that {readable(above)} is a file"
             else:
-                self.left[path] = "the host names a file that was not asked for"
-        self.left.update((path, "it is a symbolic link") for path in told["links"])
-        self.left.update((path, reason) for path, reason in told["unreadable"])
+                above = path
+
+    def _take_file(self, file: RemoteFile, names: Sequence[str]) -> None:
+        objection = _objection(file, names)
+        if objection is None:
+            self._count(file.path)
+            self.files[file.path] = file
+        else:
+            self._leave(file.path, objection)
+
+    def _leave(self, path: str, reason: str) -> None:
+        self._count(path)
+        self.left[path if len(path) <= LONGEST_PATH else readable(path)] = readable(reason)
+
+    def _count(self, path: str) -> None:
+        self._entries += 1
+        self._characters += len(path)
+        if self._entries > MOST_FILES or self._characters > MOST_CHARACTERS:
+            raise RefusedError(f"it lists more than {MOST_FILES} files in one directory, or names that are too long")
 
     def age(self, file: RemoteFile) -> float:
         """Seconds since a file was written to, when the list ended; negative: its time lies in the future."""
         return (self.clock_ns - file.mtime_ns) / 1e9
+
+
+def _objection(file: RemoteFile, names: Sequence[str]) -> str | None:
+    """Why a file cannot be taken for what the host says that it is."""
+    if not is_below(file.path, names):
+        return "the host names a file that was not asked for"
+    try:
+        length = len(file.path.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return "its name is none that a file can have"
+    if length > LONGEST_PATH:
+        return "here, its name cannot be used: File name too long"
+    if not 0 <= file.size <= LARGEST_SIZE:
+        return "the host says that it has a size that no file has"
+    return None if is_time(file.mtime_ns) else NO_TIME
+
+
+def is_time(nanoseconds: int) -> bool:
+    """Whether a file can have been written then, or a clock show that."""
+    return abs(nanoseconds) <= FARTHEST_TIME
+
+
+def readable(text: str) -> str:
+    """A host's word as part of a line: nothing in it that a terminal obeys, and no longer than a person reads."""
+    shortened = text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
+    return shortened if shortened.isprintable() else repr(shortened)
 
 
 def is_below(path: str, names: Iterable[str]) -> bool:

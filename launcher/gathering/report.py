@@ -11,7 +11,7 @@ from launcher.gathering.conversation import GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import DISK_FULL, NoRoomError
 from launcher.gathering.record import InUseError
-from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.remote_files import RemoteFile, readable
 from launcher.gathering.selection import Batch
 from launcher.run_directory.chief_files import summary
 from launcher.run_directory.state import RunHost
@@ -42,7 +42,7 @@ def brought_line(host: str, gathered: Gathered) -> str:
 
 def left_line(host: RunHost, left: Mapping[str, str]) -> str:
     """What should have come from a host and could not be taken."""
-    told = [f"{shown(Path(name))} ({reason})" for name, reason in left.items()]
+    told = [f"{readable(name)} ({reason})" for name, reason in left.items()]
     return f"not brought from {host.name}, where it stays in {shown(Path(host.run_dir))}: {_listed(told)}"
 
 

@@ -10,7 +10,6 @@ from launcher.agent.files import EVERYTHING
 from launcher.gathering.checkpoints import Checkpoint, checkpoints_among, prefix_of
 from launcher.gathering.record import Entry
 from launcher.gathering.remote_files import Listing, RemoteFile, is_below
-from launcher.gathering.state_file import STATE_FILE
 
 SETTLE = 2.0
 """Seconds without a write after which a file of a running program is taken for finished."""
@@ -121,7 +120,7 @@ def select(
         elif not all(map(is_here, each.files)):
             wanted.append(Batch(each.prefix, each.files, is_checkpoint=True))
     rest = [file for file in files if prefix_of(file.path) not in checkpoints and not is_here(file)]
-    rest.sort(key=lambda file: (file.name != STATE_FILE, -file.mtime_ns, file.path))
+    rest.sort(key=lambda file: (not file.is_state, -file.mtime_ns, file.path))
     single = [Batch(file.path, (file,)) for file in rest if final or _is_finished(file, listing)]
     wanted += [batch for batch in single if final or not _waits_for_the_end(batch, known)]
     return Selection(tuple(wanted), waiting, stays)
@@ -146,7 +145,7 @@ def _unfinished(checkpoint: Checkpoint, listing: Listing, known: Mapping[str, En
 
 def _is_finished(file: RemoteFile, listing: Listing) -> bool:
     """TensorFlow replaces `checkpoint` by rename, and what grows is good at any length."""
-    return file.name == STATE_FILE or grows(file.path) or not 0 <= listing.age(file) < SETTLE
+    return file.is_state or grows(file.path) or not 0 <= listing.age(file) < SETTLE
 
 
 def _waits_for_the_end(batch: Batch, known: Mapping[str, Entry]) -> bool:
@@ -161,7 +160,8 @@ def _settled(checkpoint: Checkpoint, listing: Listing) -> bool:
 def outdated(listing: Listing, is_here: Callable[[RemoteFile], bool], known: Mapping[str, Entry]) -> Iterator[str]:
     """Files that were gathered, and that the chief has no more: it has put something newer beside them since.
 
-    A directory that is gone as a whole, or that starts anew, loses nothing here.
+    A directory that is gone as a whole, or that starts anew, loses nothing here. The index of a checkpoint comes before
+    its data: nobody who looks meanwhile, or after a crash, finds one that is not whole.
     """
     checkpoints = checkpoints_among(listing.files.values())
     newest: dict[tuple[str, bool], int] = {}
@@ -172,7 +172,7 @@ def outdated(listing: Listing, is_here: Callable[[RemoteFile], bool], known: Map
             kind = file.directory, prefix is not None
             newest[kind] = max(newest.get(kind, 0), file.mtime_ns)
     left = {prefix for prefix in map(prefix_of, listing.files) if prefix is not None}
-    for path, entry in known.items():
+    for path, entry in sorted(known.items(), key=lambda each: not each[0].endswith(".index")):
         prefix = prefix_of(path)
         kind = path.rpartition("/")[0], prefix is not None
         if path not in listing.files and prefix not in left and newest.get(kind, 0) > entry.mtime_ns:

@@ -11,12 +11,20 @@ from pathlib import PurePosixPath
 
 STATE_FILE = "checkpoint"
 
-_NEWEST = re.compile(rb'^(\s*model_checkpoint_path\s*:\s*")((?:[^"\\\n]|\\.)*)"', re.MULTILINE)
+LARGEST_STATE = 1 << 20
+"""Bytes. Each checkpoint that it names takes a line; a larger file of that name is some program's own."""
+
+_NEWEST = re.compile(rb'^([ \t]*model_checkpoint_path\s*:\s*")((?:[^"\\\n]|\\.)*)"', re.MULTILINE)
 _NAMES = re.compile(
-    rb'^(\s*(?:all_model_checkpoint_paths|model_checkpoint_path)\s*:\s*")((?:[^"\\\n]|\\.)*)"', re.MULTILINE
+    rb'^([ \t]*(?:all_model_checkpoint_paths|model_checkpoint_path)\s*:\s*")((?:[^"\\\n]|\\.)*)"', re.MULTILINE
 )
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)")
 _ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def is_state(name: str, size: int) -> bool:
+    """Whether a file of this name, with so many bytes, is such a file."""
+    return name == STATE_FILE and size <= LARGEST_STATE
 
 
 def newest_named(state: bytes, directory: str, root: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.conversation import Conversation, Wanted
 from launcher.gathering.gathered import Gathered
+from launcher.gathering.image import forbidden
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch
 from launcher.run_directory import RunDirectory
@@ -61,11 +63,31 @@ class WorkerLogs:
         for file in files:
             if file.name not in self._names or file.path.count("/") != 1:
                 continue
-            place = self._place(file)
-            if place.exists() and place.stat().st_size > file.size:
+            try:
+                is_longer_here = self._size_here(file) > file.size
+            except OSError as error:
+                gathered.left[file.path] = f"here: {error.strerror}"
+                gathered.trouble = gathered.trouble or error
+                continue
+            if is_longer_here:
                 gathered.left[file.path] = "more of it is here than there: the host has lost the end of it"
             else:
                 yield file
+
+    def _size_here(self, file: RemoteFile) -> int:
+        """Bytes of it that are here.
+
+        Raises:
+            OSError: it cannot be written here.
+        """
+        place = self._place(file)
+        try:
+            size = place.stat().st_size
+        except FileNotFoundError:
+            return 0
+        if error := forbidden(place, os.R_OK | os.W_OK):
+            raise error
+        return size
 
     def _begin(self, file: RemoteFile) -> Arrival:
         place = self._place(file)

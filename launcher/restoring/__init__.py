@@ -6,6 +6,8 @@ that gather from the hosts (`launcher.gathering`) do it, errand by errand.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -16,7 +18,7 @@ from launcher.gathering.chief_output import LONG, ChiefOutput, NotBroughtError
 from launcher.gathering.conversation import Conversation, Errand, HostAwayError
 from launcher.gathering.image import NoRoomError
 from launcher.gathering.record import InUseError
-from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.remote_files import RefusedError, RemoteFile
 from launcher.gathering.state_file import newest_named
 from launcher.gathering.under_way import UnderWay
 from launcher.restoring.delivery import Delivery
@@ -24,7 +26,9 @@ from launcher.restoring.needs import Needs, Place, lacking, needs_of, newer
 from launcher.restoring.parcels import Parcel, brought_line, parcels, wanted_on
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.brought import Brought
+from launcher.run_directory.chief_files import unread
 from launcher.run_directory.state import RunHost, chief_host
+from launcher.run_directory.whole_files import relative
 from launcher.transport import LOCALHOST
 from launcher.wording import exact_size
 
@@ -148,7 +152,17 @@ class Restoring:
     # ---- what is where
     def _needs_here(self) -> Needs:
         root = self._directory.chief
-        files = [RemoteFile(*what) for kind, what in walk(str(root), [EVERYTHING]) if kind == "files"]
+        files: list[RemoteFile] = []
+        unreadable: dict[str, str] = {}
+        for kind, what in walk(str(root), [EVERYTHING]):
+            if kind == "unreadable":
+                unreadable[what[0]] = what[1]
+            elif kind == "files" and os.access(root / what[0], os.R_OK, effective_ids=True):
+                files.append(RemoteFile(*what))
+            elif kind == "files":
+                unreadable[what[0]] = os.strerror(errno.EACCES)
+        if unreadable:
+            self._say(f"{relative(root)}: {unread(unreadable)}; other hosts get nothing of that")
         contents = {file.path: (root / file.path).read_bytes() for file in needs_of(files).state_files}
         return needs_of(files, names_in(contents, str(root)))
 
@@ -166,6 +180,8 @@ def trouble(host: RunHost, error: Exception, loss: str) -> str:
             return str(error)
         case HostAwayError():
             return f"{host.name} was lost while the newest checkpoint was brought: {loss}"
+        case RefusedError():
+            return f"{host.name} was lost while the newest checkpoint was brought: {error}"
         case NotBroughtError() | NoRoomError():
             return f"{host.name}: the newest checkpoint cannot be brought for the restart: {error}"
         case InUseError():

@@ -13,6 +13,7 @@ from typing import Any
 from launcher.errors import HostError
 from launcher.events import FileNews
 from launcher.gathering.conversation import Conversation
+from launcher.gathering.remote_files import readable
 from launcher.restoring.parcels import Parcel
 from launcher.run_directory import file_name
 from launcher.run_directory.state import RunHost
@@ -111,7 +112,7 @@ def staging(host: RunHost) -> str:
 def failed(host: RunHost, told: Mapping[str, Any]) -> str:
     """What the host could not do, and the remedy."""
     remedy = next((remedy for codes, remedy in _REMEDIES.items() if told["code"] in codes), "look at it there")
-    return f"{host.name}: {shown(Path(host.output_dir, told['path']))}: {told['reason']}; {remedy}"
+    return f"{host.name}: {shown(Path(host.output_dir, told['path']))}: {readable(told['reason'])}; {remedy}"
 
 
 def pieces(content: Path | bytes) -> Generator[bytes]:

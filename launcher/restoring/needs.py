@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from launcher.gathering.checkpoints import checkpoints_among, prefix_of
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import grows, is_cache, is_temporary
-from launcher.gathering.state_file import STATE_FILE
 
 LARGEST_OTHER = 16 << 20
 """Bytes of a file that is no checkpoint that anybody knows, at most: what a program notes for itself is small."""
@@ -96,7 +95,7 @@ def needs_of(files: Iterable[RemoteFile], named: Iterable[str] = ()) -> Needs:
         named: prefixes that files called `checkpoint` name: each is needed, too, if it is complete.
     """
     left = {file.path: file for file in files if not is_temporary(file.path) and not is_cache(file.path)}
-    state_files = tuple(file for file in left.values() if file.name == STATE_FILE)
+    state_files = tuple(file for file in left.values() if file.is_state)
     directories = [*_taken(_whole_directories(left), left)]
     checkpoints = [*_taken(_tensorflow(left), left)]
     weights = [*_taken(_keras(left), left)]

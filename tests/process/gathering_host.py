@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -29,7 +29,8 @@ SHARD = ".data-00000-of-00001"
 class GatheringHost:
     """`root` is the run's directory on the host, `output` what the chief writes to, `image` what has come of it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, before: Sequence[str] = ()) -> None:
+        """`before`: words in front of the command that starts the agent."""
         self.root = directory / "host"
         self.output = self.root / "output"
         self.output.mkdir(parents=True)
@@ -41,6 +42,7 @@ class GatheringHost:
         self.asked: list[str] = []
         self.on_piece: Callable[[], object] = lambda: None
         """Called before each piece is taken from the agent; until it returns the agent is told of nothing."""
+        self._before = before
         self.connect()
 
     # ---- the agent
@@ -48,7 +50,9 @@ class GatheringHost:
         """Start an agent."""
         inbox: Inbox = SimpleQueue()
         gate = threading.Semaphore()
-        self.connection = HostConnection("gpu-a", (), Access("gpu-a", agent_argv("gpu-a")), inbox, gate)
+        self.connection = HostConnection(
+            "gpu-a", (), Access("gpu-a", [*self._before, *agent_argv("gpu-a")]), inbox, gate
+        )
         self.connection.hello(LEASE, ())
         ready = inbox.get()
         assert isinstance(ready, events.HostReady)

@@ -48,7 +48,9 @@ class RestoringHosts:
         self.all = [RunHost(LOCALHOST, ("worker-0",), str(self.run.path), str(self.here))] if local_chief else []
         self.all += self.hosts
         self._connections = {host.name: self._connect(host.name) for host in self.hosts}
-        self.gathering = Gathering(self.run, ["."], self._ask, self._say, self._one_is_over, interval=interval)
+        self.gathering = Gathering(
+            self.run, ["."], self._ask, self._say, self._one_is_over, refuse=self._refuse, interval=interval
+        )
         self.gathering.begin(self.all, lambda _name: False)
         self._forwarder = threading.Thread(target=self._forward)
         self._forwarder.start()
@@ -76,6 +78,9 @@ class RestoringHosts:
         if step == "arrived":
             self.on_piece()
         self._connections[host].ask_about_files(step, **fields)
+
+    def _refuse(self, host: str, why: str) -> None:
+        self._connections[host].give_up(why)
 
     def _deliver(self, host: str, step: str, body: bytes = b"", **fields: Any) -> None:
         self.delivered.append((host, step))

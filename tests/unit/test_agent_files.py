@@ -148,7 +148,7 @@ def test_a_long_list_is_told_in_parts(tmp_path: Path, files: Files, told: Told) 
 
 def test_a_list_need_not_wait_for_files_that_are_under_way(tmp_path: Path, files: Files, told: Told) -> None:
     write(tmp_path / "large", bytes(4 * PIECE))
-    files.send(1, str(tmp_path), "large", 0, "")
+    files.send(1, str(tmp_path), "large", 1 << 40, 0, "")
     files.step()
     files.list_below(2, str(tmp_path), ["large"])
     files.step()
@@ -162,7 +162,7 @@ def test_a_list_need_not_wait_for_files_that_are_under_way(tmp_path: Path, files
 def test_a_file_is_sent_whole_and_with_its_hash(tmp_path: Path, files: Files, told: Told, size: int) -> None:
     content = os.urandom(size)
     mtime = write(tmp_path / "file", content).stat().st_mtime_ns
-    files.send(3, str(tmp_path), "file", 0, "")
+    files.send(3, str(tmp_path), "file", 1 << 40, 0, "")
     served(files)
 
     assert told.data == content
@@ -174,7 +174,7 @@ def test_a_file_is_sent_whole_and_with_its_hash(tmp_path: Path, files: Files, to
 def test_only_what_is_missing_is_sent(tmp_path: Path, files: Files, told: Told) -> None:
     content = os.urandom(2 * PIECE)
     write(tmp_path / "file", content)
-    files.send(3, str(tmp_path), "file", PIECE + 7, sha256(content[: PIECE + 7]))
+    files.send(3, str(tmp_path), "file", 1 << 40, PIECE + 7, sha256(content[: PIECE + 7]))
     served(files)
 
     assert told.data == content[PIECE + 7 :]
@@ -187,7 +187,7 @@ def test_a_file_that_does_not_begin_as_expected_is_sent_from_its_beginning(
     tmp_path: Path, files: Files, told: Told, offset: int, known: bytes
 ) -> None:
     write(tmp_path / "file", b"content")
-    files.send(3, str(tmp_path), "file", offset, sha256(known))
+    files.send(3, str(tmp_path), "file", 1 << 40, offset, sha256(known))
     served(files)
 
     assert told.data == b"content"
@@ -196,7 +196,7 @@ def test_a_file_that_does_not_begin_as_expected_is_sent_from_its_beginning(
 
 def test_a_file_that_is_written_to_while_it_is_sent_says_so(tmp_path: Path, files: Files, told: Told) -> None:
     path = write(tmp_path / "file", bytes(2 * PIECE))
-    files.send(3, str(tmp_path), "file", 0, "")
+    files.send(3, str(tmp_path), "file", 1 << 40, 0, "")
     files.step()
     os.truncate(path, PIECE)
     served(files)
@@ -212,7 +212,7 @@ def test_nothing_outside_of_the_root_is_sent(tmp_path: Path, files: Files, told:
     write(tmp_path / "root" / "top" / "file")
     (tmp_path / "root" / "link").symlink_to("../secret")
     (tmp_path / "root" / "up").symlink_to("..")
-    files.send(3, str(tmp_path / "root"), path, 0, "")
+    files.send(3, str(tmp_path / "root"), path, 1 << 40, 0, "")
     served(files)
 
     assert [kind for kind, _, _ in told.frames] == ["files_failed"]
@@ -223,7 +223,7 @@ def test_what_is_no_regular_file_is_not_sent(tmp_path: Path, files: Files, told:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "directory").mkdir()
     root, _, path = f"{tmp_path}/{name}".rpartition("/") if not name.startswith("/") else name.rpartition("/")
-    files.send(3, root, path, 0, "")
+    files.send(3, root, path, 1 << 40, 0, "")
     served(files)
 
     assert told.of("files_failed") == [{"number": 3, "reason": "no regular file any more"}]
@@ -232,8 +232,8 @@ def test_what_is_no_regular_file_is_not_sent(tmp_path: Path, files: Files, told:
 def test_what_nobody_waits_for_is_not_sent(tmp_path: Path, files: Files, told: Told) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     write(tmp_path / "file", bytes(4 * PIECE))
-    files.send(1, str(tmp_path), "file", 0, "")
-    files.send(2, str(tmp_path), "file", 0, "")
+    files.send(1, str(tmp_path), "file", 1 << 40, 0, "")
+    files.send(2, str(tmp_path), "file", 1 << 40, 0, "")
     files.step()
     files.forget()
 
@@ -245,7 +245,7 @@ def test_what_nobody_waits_for_is_not_sent(tmp_path: Path, files: Files, told: T
 # ---- the window
 def test_no_more_than_the_window_is_on_its_way(tmp_path: Path, files: Files, told: Told) -> None:
     write(tmp_path / "file", bytes(2 * FIRST_WINDOW))
-    files.send(1, str(tmp_path), "file", 0, "")
+    files.send(1, str(tmp_path), "file", 1 << 40, 0, "")
     served(files)
     before = len(told.data)
     files.arrived(PIECE)

@@ -33,7 +33,8 @@ LAUNCHER = """
     gathering.gathered
     gathering.selection gathering.conversation gathering.under_way
     gathering.checkpoints gathering.record gathering.arrival
-    gathering.remote_files gathering.state_file
+    gathering.remote_files
+    gathering.state_file
     doctor.examine doctor.diagnosis doctor.report
     doctor.visit doctor.checks.connections doctor.checks.disks doctor.checks.gpus doctor.checks.network
     doctor.checks.ports doctor.checks.program doctor.checks.silences doctor.checks.surroundings doctor.checks.versions

@@ -41,12 +41,13 @@ class Played:
     def __init__(self, directory: Path, answer: Answer = empty, **options: Any) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.said: list[str] = []
+        self.refused: list[tuple[str, str]] = []
         self.over = threading.Event()
         self.answer = answer
         run = RunDirectory(directory)
         run.make_chief()
         run.make_attempt(0)
-        self.gathering = Gathering(run, ["export"], self._ask, self._say, self.over.set, **options)
+        self.gathering = Gathering(run, ["export"], self._ask, self._say, self.over.set, refuse=self._refuse, **options)
 
     def begin(self, *hosts: RunHost, lost: str = "") -> None:
         self.gathering.begin(hosts, lambda name: name == lost)
@@ -56,6 +57,9 @@ class Played:
         self.asked.append((host, asked))
         for kind, told in self.answer(host, asked):
             self.gathering.take(FileNews(host, kind, {"number": fields.get("number"), **told}, b""))
+
+    def _refuse(self, host: str, why: str) -> None:
+        self.refused.append((host, why))
 
     def _say(self, text: str, *, error: bool = False) -> None:
         self.said.append(text)
@@ -216,7 +220,8 @@ def test_an_agent_that_makes_no_sense_is_away(tmp_path: Path, kind: str, told: d
     played.begin(OTHER)
 
     (outcome,) = played.finished().outcomes
-    assert "its agent sent something unreadable" in str(outcome.trouble)
+    assert isinstance(outcome.trouble, HostAwayError)
+    assert played.refused == [("gpu-b", str(outcome.trouble))]
 
 
 def test_the_newest_step_is_asked_for_beside_everything_else(tmp_path: Path) -> None:
