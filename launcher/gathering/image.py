@@ -93,8 +93,8 @@ class Image:
         place = self._path / file.path
         try:
             found = place.lstat()
-        except FileNotFoundError:
-            return None
+        except (FileNotFoundError, PermissionError):
+            return None  # see `refusal`
         except (OSError, UnicodeEncodeError) as error:
             return f"here, its name cannot be used: {getattr(error, 'strerror', None) or error}"
         if stat.S_ISDIR(found.st_mode):

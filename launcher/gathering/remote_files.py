@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from launcher.agent.files import EVERYTHING
 from launcher.gathering.state_file import is_state
+from launcher.wording import harmless_line
 
 MOST_FILES = 500_000
 """Files, links and what cannot be read in one list: 200 MB of memory here."""
@@ -152,8 +153,7 @@ def is_time(nanoseconds: int) -> bool:
 
 def readable(text: str) -> str:
     """A host's word as part of a line: nothing in it that a terminal obeys, and no longer than a person reads."""
-    shortened = text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
-    return shortened if shortened.isprintable() else repr(shortened)
+    return harmless_line(text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}...")
 
 
 def is_below(path: str, names: Iterable[str]) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -16,10 +18,11 @@ from pathlib import Path
 import pytest
 from gathering_host import INDEX_END, SHARD, GatheringHost, contents
 from launching import MARK, disk
+from modes import obeying_modes
 
 from launcher.gathering.conversation import GivenUpError, HostAwayError
 from launcher.gathering.image import NoRoomError
-from launcher.gathering.record import InUseError, opened
+from launcher.gathering.record import InUseError, Record, opened
 
 MB = 1_000_000
 
@@ -190,6 +193,84 @@ def test_a_rotated_checkpoint_goes_when_a_newer_one_is_here(host: GatheringHost)
 
     assert host.here == host.there
     assert len(host.here) == 3
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_launcher_that_ends_while_it_removes_a_checkpoint_leaves_no_index_without_its_data(
+    host: GatheringHost, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    first = host.save(5)
+    host.gather()
+    for ending in (SHARD, ".index"):
+        (host.output / (first + ending)).unlink()
+    host.save(6)
+    left = itertools.count(steps, -1)
+
+    def end_in_time(step: Callable[..., None]) -> Callable[..., None]:
+        def taken(*arguments: object, **options: object) -> None:
+            if next(left) <= 0:
+                raise KilledError
+            step(*arguments, **options)
+
+        return taken
+
+    class KilledError(BaseException):
+        """SIGKILL, as far as the files are concerned."""
+
+    with monkeypatch.context() as killing, contextlib.suppress(KilledError):
+        removing = [(Path, "unlink"), (Record, "drop")]
+        for owner, name in removing:
+            killing.setattr(owner, name, end_in_time(getattr(owner, name)))
+        host.gather()
+    if f"{first}.index" in host.here:
+        assert first + SHARD in host.here
+    host.gather()
+
+    assert host.here == host.there
+
+
+def test_an_index_is_gone_before_the_data_of_its_successor_come(host: GatheringHost) -> None:
+    prefix = host.save(5)
+    host.gather()
+    host.write(prefix + SHARD, b"new data", mtime=2e9)
+    host.write(prefix + ".index", b"new" + INDEX_END, mtime=2e9 + 1)
+    in_the_way = host.image / (prefix + SHARD)
+    in_the_way.unlink()
+    in_the_way.mkdir()
+    (in_the_way / "mine").touch()
+    host.gather()
+    assert (prefix + ".index") in host.here
+
+    (in_the_way / "mine").unlink()
+    in_the_way.rmdir()
+    host.gather()
+    assert host.here == host.there
+
+
+# ---- what cannot be read or written here
+@pytest.fixture
+def ordinary_user(tmp_path: Path) -> Iterator[None]:
+    """This process without root's power over files that it owns."""
+    with obeying_modes():
+        yield
+    for path in tmp_path.rglob("closed"):
+        path.chmod(0o700)
+
+
+@pytest.mark.usefixtures("ordinary_user")
+@pytest.mark.parametrize("mode", [0, 0o500])
+def test_a_directory_here_that_takes_nothing_costs_only_what_belongs_there(host: GatheringHost, mode: int) -> None:
+    host.write("closed/a", b"1")
+    host.gather()
+    host.write("closed/a", b"22", mtime=2e9)
+    host.write("open/b", b"333")
+    (host.image / "closed").chmod(mode)
+    gathered = host.gather()
+
+    assert host.here["open/b"] == b"333"
+    assert gathered.trouble is not None
+    assert gathered.trouble.filename == str(host.image / "closed")
+    assert list(gathered.left) == ["closed/a"]
 
 
 def test_what_a_cleared_disk_has_lost_stays_here(host: GatheringHost) -> None:

@@ -8,23 +8,14 @@ from pathlib import Path
 
 import pytest
 from launching import Launch
-
-from launcher.agent.processes import prctl
+from modes import obey_modes
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
 
-PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 CLOSE = 'cd "$LAUNCH_OUTPUT_DIR" && mkdir -p closed && touch open closed/file && chmod 0 closed'
 """What a container that ran as root leaves behind, here for its own user."""
 ONCE = '[ "$LAUNCH_ATTEMPT" != 0 ] || exit 3'
-
-
-def obey_modes() -> None:
-    """What this process is about to run may not read against the modes of files, not even as root."""
-    if os.geteuid() == 0:
-        for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
-            prctl(PR_CAPBSET_DROP, capability)
 
 
 @pytest.fixture

@@ -287,3 +287,14 @@ def test_the_window_grows_although_the_link_itself_is_long() -> None:
 def test_nothing_waits_long_behind_files_on_a_slow_link(rate: float) -> None:
     """Half a second at most, where that is more than the least."""
     assert all(in_flight(0.02, rate, rounds) <= max(2 * LEAST_WINDOW, rate / 2) for rounds in range(10, 50))
+
+
+@pytest.mark.parametrize("content", [b"longer than it was", b"12345"])
+def test_no_more_of_a_file_is_sent_than_is_asked_for(tmp_path: Path, files: Files, told: Told, content: bytes) -> None:
+    write(tmp_path / "file", content)
+    files.send(3, str(tmp_path), "file", 5, 0, "")
+    served(files)
+
+    assert told.data == content[:5]
+    sent = told.of("files_sent")[0]
+    assert (sent["size"], sent["sha256"], sent["unchanged"]) == (5, sha256(content[:5]), len(content) == 5)

@@ -305,7 +305,7 @@ def gone(before: Listing, now: Listing, *here: str) -> list[str]:
     def is_here(file: RemoteFile) -> bool:
         return file.path in here
 
-    return sorted(outdated(now, is_here, entries))
+    return list(outdated(now, is_here, entries))
 
 
 ONE = (("d/s-1.index", 2), (f"d/s-1{SHARD}", 1))
@@ -315,7 +315,7 @@ TWO = (("d/s-2.index", 12), (f"d/s-2{SHARD}", 11))
 @pytest.mark.parametrize(
     ("now", "here", "removed"),
     [
-        (TWO, ["d/s-2.index", f"d/s-2{SHARD}"], ["d/s-1.data-00000-of-00001", "d/s-1.index"]),
+        (TWO, ["d/s-2.index", f"d/s-2{SHARD}"], ["d/s-1.index", "d/s-1.data-00000-of-00001"]),
         (TWO, ["d/s-2.index"], []),
         (TWO, [], []),
         ((), [], []),
@@ -339,6 +339,14 @@ def test_a_checkpoint_goes_once_a_newer_one_is_here(
     now: tuple[tuple[str, int], ...], here: list[str], removed: list[str]
 ) -> None:
     assert gone(listing(*ONE), listing(*now), *here) == removed
+
+
+def test_of_every_checkpoint_the_index_goes_first() -> None:
+    before = listing(*reversed(ONE), ("d/s-0.index", 1), (f"d/s-0{SHARD}", 0))
+    removed = gone(before, listing(*TWO), "d/s-2.index", f"d/s-2{SHARD}")
+
+    assert sorted(removed[:2]) == ["d/s-0.index", "d/s-1.index"]
+    assert sorted(removed[2:]) == [f"d/s-0{SHARD}", f"d/s-1{SHARD}"]
 
 
 def test_a_file_goes_once_a_newer_one_is_beside_it() -> None:

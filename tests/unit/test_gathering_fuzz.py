@@ -1,0 +1,158 @@
+"""Whatever a host lists of its files: what is taken lies in the directory, each file once, or the list is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.events import FileNews
+from launcher.gathering import remote_files
+from launcher.gathering.checkpoints import checkpoints_among
+from launcher.gathering.conversation import sense
+from launcher.gathering.newest_step import NewestStep
+from launcher.gathering.record import Entry
+from launcher.gathering.remote_files import LARGEST_SIZE, LONGEST_PATH, Listing, RefusedError, RemoteFile, is_time
+from launcher.gathering.report import left_line
+from launcher.gathering.selection import outdated, select
+from launcher.gathering.state_file import newest_named, portable
+from launcher.restoring.needs import needs_of, newer
+from launcher.run_directory.state import RunHost
+
+HOST = RunHost("gpu-a", ("worker-0",), "/run", "/run/output")
+
+PART = st.sampled_from(
+    ["a", "b", "ckpt", "step-5", "..", ".", "", "checkpoint", "n" * 300, "\ud800", "\udcff", "\0", "\n"]
+)
+ENDING = st.sampled_from(
+    ["", "", "\n", ".index", ".data-00000-of-00001", ".data-00001-of-00002", f".data-00000-of-{'9' * 20}", ".keras"]
+)
+PATH = st.builds(lambda parts, ending: "/".join(parts) + ending, st.lists(PART, max_size=4), ENDING) | st.text(
+    max_size=20
+)
+NUMBER = st.integers(-(2**80), 2**80) | st.integers(0, 50) | st.just(10**5000)
+FILE: st.SearchStrategy[Any] = st.tuples(PATH, NUMBER, NUMBER).map(list)
+NONSENSE: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=5,
+)
+LISTED = st.fixed_dictionaries(
+    {
+        "files": st.lists(FILE, max_size=12),
+        "links": st.lists(PATH, max_size=2),
+        "unreadable": st.lists(st.tuples(PATH, st.text(max_size=300)).map(list), max_size=2),
+    }
+)
+NAMES = st.sampled_from([["."], ["ckpt"], ["a/b", "step-5"]])
+
+
+def listed(parts: list[Any], clock: Any, names: list[str]) -> Listing | None:
+    """The list that a host tells in these parts; None: it is refused."""
+    found = Listing()
+    try:
+        with sense():
+            for part in parts:
+                found.take(part, names)
+            found.end(clock)
+    except RefusedError:
+        return None
+    return found
+
+
+def see_that_all_is_well(found: Listing, names: list[str], known: Mapping[str, Entry]) -> None:
+    for path, file in found.files.items():
+        assert path == file.path
+        assert 0 <= file.size <= LARGEST_SIZE
+        assert is_time(file.mtime_ns)
+        assert len(path.encode("utf-8", "surrogateescape")) <= LONGEST_PATH
+        assert Path("/top", path).parts == ("/", "top", *path.split("/"))
+        assert ".." not in path.split("/")
+        assert not any(other.startswith(f"{path}/") for other in found.files)
+    for final in (False, True):
+        selection = select(found, lambda _: False, known, names, final=final)
+        chosen = [file for batch in selection.wanted for file in batch.files]
+        assert len(chosen) == len(set(chosen))
+        assert set(chosen) <= set(found.files.values())
+        assert not {"\n", "\x1b", "\x9b"} & set(left_line(HOST, selection.waiting))
+    assert set(outdated(found, lambda _: True, known)) <= known.keys() - found.files.keys()
+    needs = needs_of(found.files.values())
+    assert len(needs.files) == len(set(needs.files))
+    newer(needs, needs, intact=False)
+
+
+@given(st.lists(LISTED, max_size=3), st.integers(-(2**70), 2**70), NAMES, st.sets(PATH, max_size=4))
+def test_what_is_chosen_lies_in_the_directory_and_is_chosen_once(
+    parts: list[Any], clock: int, names: list[str], before: set[str]
+) -> None:
+    known = {path: Entry(1, 1, "") for path in before}
+    found = listed(parts, clock, names)
+    if found is not None:
+        see_that_all_is_well(found, names, known)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["files", "links", "unreadable"]), NONSENSE) | LISTED), NONSENSE)
+def test_what_is_no_list_is_refused_and_nothing_else_happens(parts: list[Any], clock: Any) -> None:
+    found = listed(parts, clock, ["."])
+    if found is not None:
+        see_that_all_is_well(found, ["."], {})
+
+
+@given(st.lists(LISTED, max_size=3))
+def test_the_newest_step_of_any_list_is_a_number_or_none(parts: list[Any]) -> None:
+    answer = NewestStep()
+    for part in parts:
+        answer.take(FileNews("gpu-a", "listed", part, b""))
+    step = answer.step
+
+    assert step is None or 0 <= step < 10**18
+
+
+@given(st.lists(st.tuples(PATH, st.integers(0, 9), st.integers(0, 9))))
+def test_a_checkpoint_is_made_of_its_own_files(files: list[tuple[str, int, int]]) -> None:
+    for prefix, each in checkpoints_among(RemoteFile(*file) for file in files).items():
+        assert all(file.path.startswith(f"{prefix}.") for file in each.files)
+
+
+@given(st.binary(max_size=200) | st.text('mode_chckpintah: "\\\n01/.', max_size=200).map(str.encode))
+def test_any_state_file_is_read(content: bytes) -> None:
+    named = newest_named(content, "ckpt", "/root")
+
+    assert named is None or not named.startswith(("/", ".."))
+    portable(content, "/root/ckpt")
+
+
+# ---- how much is taken
+def test_a_list_of_too_many_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_files, "MOST_FILES", 10)
+    part = {"files": [["again", 1, 1]] * 6, "links": [], "unreadable": []}
+    found = Listing()
+    found.take(part, ["."])
+    with pytest.raises(RefusedError, match="it lists more than 10 files"):
+        found.take(part, ["."])
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "content", [b"\n" * (1 << 20), b" \n" * (1 << 19), b"model_checkpoint_path:  " * 40_000, b"\\" * (1 << 20)]
+)
+def test_a_state_file_is_read_in_linear_time(content: bytes) -> None:
+    assert newest_named(content, "", "/") is None
+    assert portable(content, "/") == content
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "unit", [".data-11111", ".orbax-checkpoint-tmp", "_temp/part-1-of-1.", "1", "/", "-1", "cache."]
+)
+def test_a_name_as_long_as_it_can_be_is_judged_in_linear_time(unit: str) -> None:
+    name = (unit * LONGEST_PATH)[: LONGEST_PATH - 10]
+    files = [[f"{n}/{name}", 1, 1] for n in range(200)]
+    found = listed([{"files": files, "links": [], "unreadable": []}], 0, ["."])
+
+    assert found is not None
+    see_that_all_is_well(found, ["."], {})
