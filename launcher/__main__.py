@@ -12,7 +12,7 @@ import signal
 import sys
 
 from launcher.called_as import forget_wrapper
-from launcher.head_start import HeadStart, likely_agents
+from launcher.head_start import ENDING, HeadStart, likely_agents
 from launcher.own_processes import mark_if_needed
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -20,7 +20,6 @@ if False:  # names for type checkers only: typing costs start-up time
     from typing import NoReturn
 
 STDERR = 2
-ENDING = (signal.SIGINT, signal.SIGTERM)
 GARBAGE = 50_000
 """New objects after which to look for garbage. What is imported is none: looking at 700, Python's own number, costs an
 eighth of the time until a worker's first instruction."""
@@ -41,9 +40,7 @@ def main() -> NoReturn:
 
     for number in ENDING:
         signal.signal(number, end)
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # no moment between their start and `end` knowing of them
     early.begin(likely_agents(sys.argv[1:]))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     try:
         from launcher.cli import main
 

@@ -34,7 +34,7 @@ class Access:
     """The agent's program."""
 
     def start(self) -> AgentProcess:
-        """An agent's process that may be written to.
+        """An agent's process that may be written to; its program is on its way.
 
         Raises:
             OSError: there is no such program here.

@@ -7,11 +7,14 @@ may be simple: it needs to be right for the files that people write, not for eve
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 
 from launcher.agent_process import AgentProcess
 from launcher.transport import CONNECTING_AT_ONCE, LOCALHOST, SSH, agent_argv, local, over_ssh, ssh_options
 
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""Signals that end this process before a run has taken them over."""
 STARTING_NOTHING = frozenset({"-h", "--help", "--version", "--dry-run"})
 OTHER_COMMANDS = ("collect", "doctor")
 """First words of a command line that is not about starting workers."""
@@ -105,13 +108,17 @@ class HeadStart:
         self._agents: dict[tuple[str, ...], AgentProcess] = {}
 
     def begin(self, commands: Iterable[tuple[str, ...]]) -> None:
-        """Start them; a program that is missing here is told when it is needed."""
+        """Start them; a program that is missing here is told when it is needed. None of them is waited for."""
         for argv in commands:
+            # no moment between its start and this object knowing of it, in which a signal could end us
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
             try:
                 self._agents[argv] = AgentProcess(argv)
             except OSError:
                 continue
-        for agent in self._agents.values():
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for agent in list(self._agents.values()):
             agent.send_program()
 
     def take(self, argv: Sequence[str]) -> AgentProcess | None:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from launcher import events
 from launcher.access import Access
-from launcher.agent.framing import GREETING, Decoder, encode
-from launcher.agent_process import GOODBYE, AgentProcess
 from launcher.cluster import Task
-from launcher.ssh_complaint import Complaint
+from launcher.connection import Connection
 
 if TYPE_CHECKING:
     from launcher.plan import TaskPlan  # not needed before the agents are started
 
-NO_SSH = "install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
 Inbox = SimpleQueue[events.Event]
 
 BEATS_PER_LEASE = 5
-PATIENCE = 2.0
-"""Seconds without a first answer after which it is told that a host is waited for."""
-TRIES = 6
-"""How often a connection is tried that an overloaded sshd dropped; its default drops 3 of 10 and more at a time."""
-PAUSE = 0.25
-"""Seconds before the second try; it doubles with each, and is spread so that many do not come back at once."""
 
 
 def receive(inbox: Inbox, timeout: float) -> events.Event | None:
@@ -39,43 +28,26 @@ def receive(inbox: Inbox, timeout: float) -> events.Event | None:
         return None
 
 
-class HostConnection:
-    """One agent, from its start to its end. Thread-safe for sending.
-
-    Frames may be sent at once: they are kept until the agent has greeted, and sent anew with every try to connect.
-    """
+class HostConnection(Connection):
+    """One agent: what it is asked, and what its answers mean. Thread-safe; nothing here waits for the host."""
 
     def __init__(
-        self, name: str, tasks: Iterable[Task], access: Access, inbox: Inbox, gate: threading.Semaphore
+        self,
+        name: str,
+        tasks: Iterable[Task],
+        access: Access,
+        inbox: Inbox,
+        gate: threading.Semaphore,
+        former: HostConnection | None = None,
     ) -> None:
-        """Begin to connect. `gate`: how many hosts connect at a time."""
-        self.name = name
-        self._inbox = inbox
+        """Begin to connect; `inbox` gets what the agent tells. For the others see `Connection`."""
         self._tasks = {task.slug: task for task in tasks}
-        self._access = access
-        self._gate = gate
-        self._lock = threading.RLock()
-        self._process: AgentProcess | None = None
-        self._early: list[bytes] | None = []
-        """What was sent before the agent greeted; None: it has."""
-        self._unsent = bytearray()
-        """What of that is still here: ssh takes little before it is connected, and that is not waited for."""
-        self._awaited_from = 0.0
-        """Since when an answer is waited for; infinite: that has been told."""
-        self._ended = threading.Event()
-        """Nothing of this agent is told any more: it is closing, or was lost."""
-        self._heard_at = time.monotonic()
-        self._reader = threading.Thread(target=self._read, name=f"agent of {name}", daemon=True)
-        self._reader.start()
+        super().__init__(name, access, inbox.put, gate, former)
 
     # ---- to the agent
     def hello(self, lease: float, variables: Sequence[str]) -> None:
         """Open the conversation; the answer is `HostReady`, with the values of these environment variables."""
         self._send({"do": "hello", "lease": lease, "variables": list(variables)})
-
-    def beat(self) -> None:
-        """Renew the lease; the agent answers."""
-        self._send({"do": "beat"})
 
     def put(self, root: str, files: Mapping[str, bytes]) -> None:
         """Write small files below `root` on the host. Answer, only if that fails: `PutFailed`."""
@@ -137,126 +109,7 @@ class HostConnection:
         """Do a step of bringing files to the host (`launcher.agent.deliveries`). Answers: `FileNews`."""
         self._send({"do": "delivery", "step": step, **fields}, body)
 
-    def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
-        frame = encode(head, body)
-        with self._lock:
-            if self._early is not None:
-                self._early.append(frame)
-                self._unsent += frame
-                self._send_early()
-            elif self._process is not None:
-                self._process.write(frame)
-
-    def _send_early(self) -> None:
-        if self._process is not None:
-            del self._unsent[: self._process.offer(self._unsent)]
-
-    @property
-    def ssh_words(self) -> Sequence[str]:
-        """How ssh is called to reach the host, but for its name; nothing for this machine."""
-        return self._access.ssh
-
     # ---- from the agent
-    @property
-    def lost(self) -> bool:
-        """Nothing more will come from this agent."""
-        return self._ended.is_set()
-
-    @property
-    def silence(self) -> float:
-        """Seconds since the agent was heard last; 0 before it has greeted: ssh has a limit of its own for that."""
-        return time.monotonic() - self._heard_at if self._early is None and not self._ended.is_set() else 0.0
-
-    def give_up(self, reason: str) -> None:
-        """Whatever may still come is too late: `HostLost` at once, without waiting for anything to end."""
-        self._lose(Complaint(reason))
-        with self._lock:
-            if self._process is not None:
-                self._process.kill()
-
-    def tell(self, event: events.Event) -> None:
-        """Put what was found out about the host among the events."""
-        self._inbox.put(event)
-
-    def _lose(self, complaint: Complaint) -> None:
-        with self._lock:
-            if not self._ended.is_set():
-                self._ended.set()
-                self._inbox.put(events.HostLost(self.name, complaint.reason, complaint.remedy))
-
-    def _read(self) -> None:
-        complaint = Complaint("")
-        for attempt in range(TRIES):
-            try:
-                rest = self._connect()
-                if rest is not None:
-                    self._listen(rest)
-                complaint = self._complaint()
-            except FileNotFoundError as error:
-                complaint = Complaint(f"`{error.filename}` is not installed on this machine", NO_SSH)
-            except (OSError, ValueError, KeyError) as error:
-                complaint = Complaint(f"the agent sent something unreadable: {error!r}")
-            if self._early is None or not complaint.passing or self._ended.is_set():
-                break
-            import random  # few connections are tried twice
-
-            self._ended.wait(PAUSE * 2**attempt * random.uniform(0.5, 1.5))
-        self._lose(complaint)
-
-    def _connect(self) -> bytes | None:
-        """Start an agent and let it read what was sent so far; what came behind its greeting, None if none came."""
-        with self._gate:
-            process = self._access.start()
-            with self._lock:
-                before, self._process = self._process, process
-                if self._ended.is_set():
-                    process.kill()
-                self._unsent = bytearray().join(self._early or ())
-                self._send_early()
-            if before is not None:
-                before.close()
-            return self._greeting(process)
-
-    def _greeting(self, process: AgentProcess) -> bytes | None:
-        """Pass over what a login shell printed."""
-        said = b""
-        self._tell_if_late(process)
-        while data := process.read():
-            said += data
-            _, greeting, rest = said.partition(GREETING)
-            if greeting:
-                self._heard_at = time.monotonic()
-                with self._lock:
-                    self._early = None
-                    process.write(bytes(self._unsent))
-                    self._unsent.clear()
-                return rest
-        return None
-
-    def _tell_if_late(self, process: AgentProcess) -> None:
-        self._awaited_from = self._awaited_from or time.monotonic()
-        until = self._awaited_from + PATIENCE
-        if self.ssh_words and until < math.inf and not process.speaks_within(until - time.monotonic()):
-            self._awaited_from = math.inf
-            self.tell(events.HostAwaited(self.name, self._access.destination()))
-
-    def _listen(self, data: bytes) -> None:
-        assert self._process is not None
-        decoder = Decoder()
-        while True:
-            for head, body in decoder.feed(data):
-                event = self._event(head, body)
-                if event is not None:
-                    self._inbox.put(event)
-            data = self._process.read()
-            if not data:
-                return
-            self._heard_at = time.monotonic()
-
-    def _complaint(self) -> Complaint:
-        assert self._process is not None
-        return self._access.explained(*self._process.last_words())
-
     def _event(self, head: dict[str, Any], body: bytes) -> events.Event | None:
         kind = head.pop("event")
         if kind == "log":
@@ -318,21 +171,3 @@ class HostConnection:
         if kind == "progress":
             return events.ProgressMade(self.name, task, body)
         raise ValueError(f"unknown event {kind!r}")
-
-    def begin_to_close(self) -> None:
-        """Tell the agent to end; `close` waits for it. Hosts that end together take no longer than one."""
-        with self._lock:
-            self._ended.set()
-            if self._process is not None:
-                self._process.hang_up()
-                if self._early is not None and self.ssh_words:
-                    self._process.kill()  # in the middle of connecting, ssh would not notice
-
-    def close(self) -> None:
-        """End the agent: it stops whatever still runs, and is gone when this returns."""
-        self.begin_to_close()
-        if self._process is not None:
-            self._process.end()
-        self._reader.join(GOODBYE)  # a frozen agent still holds the other end
-        if self._process is not None:
-            self._process.close()

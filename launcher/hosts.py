@@ -60,9 +60,11 @@ class Hosts:
         if early is not None:
             early.end()
 
-    def _connect(self, host: Host, early: HeadStart | None = None) -> HostConnection:
+    def _connect(
+        self, host: Host, early: HeadStart | None = None, former: HostConnection | None = None
+    ) -> HostConnection:
         way = access(host, self._lease, early)
-        connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate)
+        connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate, former)
         connection.hello(self._lease, VARIABLES)
         return connection
 
@@ -118,10 +120,10 @@ class Hosts:
 
     def _renew_lost(self) -> None:
         for host in self._hosts:
-            if self._connections[host.name].lost:
-                self._connections[host.name].close()
+            former = self._connections[host.name]
+            if former.lost:
                 self._answers.forget(host.name)
-                self._connections[host.name] = self._connect(host)
+                self._connections[host.name] = self._connect(host, former=former)
                 if host.name in self._brought:
                     self._connections[host.name].put(*self._brought[host.name])
 

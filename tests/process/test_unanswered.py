@@ -61,6 +61,24 @@ def test_a_connection_that_is_not_there_yet_ends_when_it_is_told_to(connect: Con
     process.wait(PATIENCE)
 
 
+def test_a_new_connection_does_not_wait_for_the_end_of_the_lost_one(
+    connect: Connect, inbox: Inbox, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    lost = connect(
+        "sh", "-c", f"trap '' TERM; head -c {len(opening())} >/dev/null; echo $$ >{pid}; exec sleep 1000 >&-"
+    )
+    await_true(lambda: lost.lost, "the end of its stream")
+    process = psutil.Process(int(pid.read_text()))
+    way = Access("gpu-a", agent_argv("gpu-a"))
+    again = HostConnection("gpu-a", (), way, inbox, threading.Semaphore(), former=lost)
+
+    assert process.is_running()
+    again.hello(PATIENCE, ())
+    again.close()
+    assert not process.is_running()
+
+
 def test_all_that_was_sent_before_arrives(connect: Connect, inbox: Inbox, tmp_path: Path) -> None:
     begin = tmp_path / "begin"
     os.mkfifo(begin)

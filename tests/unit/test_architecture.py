@@ -49,10 +49,11 @@ LAUNCHER = """
     last_steps hosts dry_run failure.interrupted failure.report failure.restart_policy failure.root_cause python_choice
     run_directory.brought run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
     failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
+    connection
     plan request access host_facts failure.remedies sync.project
     head_start failure.missing_file failure.refused_keras
     agent_process ssh_complaint ssh_destination
-    child misplaced_servers own_processes
+    child misplaced_servers outbox own_processes
     cluster_file cluster_file.places
     cluster_file.keys
     cluster_file.checks console.attempt_text
