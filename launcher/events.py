@@ -356,7 +356,7 @@ def reported_step(line: bytes) -> int | None:
 
     try:
         step = json.loads(line)["step"]
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         return None
     return step if isinstance(step, int) else None
 

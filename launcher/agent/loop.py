@@ -272,7 +272,7 @@ class Agent:
     def do_acknowledge(self, task: str, count: int) -> None:
         """The console has shown `count` more bytes of a log."""
         if task in self.workers:
-            self.workers[task].acknowledged += count
+            self.workers[task].log.acknowledge(count)
             self.poll_interval = BUSY_POLL
 
     def do_files(self, step: str, **fields: Any) -> None:
@@ -323,7 +323,7 @@ class Agent:
                 killed_for_memory = number == signal.SIGKILL and out_of_memory_kills() > worker.kills_before
                 self.tell(
                     "exited",
-                    worker.tail(),
+                    worker.log.tail(),
                     task=worker.name,
                     code=None if number else os.WEXITSTATUS(status),
                     signal=number,
@@ -341,15 +341,14 @@ class Agent:
         """Send what the workers wrote since the last look."""
         self.poll_interval = min(self.poll_interval * 1.5, IDLE_POLL)
         for worker in list(self.workers.values()):
-            record = worker.newest_progress()
+            record = worker.reports.newest()
             if record:
                 self.tell("progress", record, task=worker.name)
             while self.outgoing_bytes < BACKLOG:
-                data = worker.next_chunk()
+                offset, data = worker.log.next_chunk()
                 if not data:
                     break
-                self.tell("log", data, task=worker.name, offset=worker.shipped)
-                worker.shipped += len(data)
+                self.tell("log", data, task=worker.name, offset=offset)
                 self.poll_interval = BUSY_POLL
         if self.kill_at is None:
             self._close_drained_logs()
@@ -379,9 +378,9 @@ class Agent:
     def _close_drained_logs(self) -> None:
         """Once nothing can write any more, a log that has been shipped whole is done with."""
         for name, worker in list(self.workers.items()):
-            if worker.exited and not has_children() and worker.drained():
+            if worker.exited and not has_children() and worker.log.drained:
                 self.tell("log_ended", task=name)
-                os.close(worker.log_fd)
+                worker.log.close()
                 del self.workers[name]
 
     def keep_time(self) -> None:

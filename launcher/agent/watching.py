@@ -68,7 +68,7 @@ class Watch:
     def _look_for_waits(self, trees: dict[Worker, list[int]], now: float) -> None:
         for worker, pids in trees.items():
             # Whoever listens at its own address may wait there for its peers as long as it likes.
-            if worker.listens or worker.progress_read or worker.name in self.told:
+            if worker.listens or worker.reports.count or worker.name in self.told:
                 continue
             if self._seconds_of_rest(worker, pids, now) >= self.patience and waits_in_tensorflow(pids):
                 self.told.add(worker.name)

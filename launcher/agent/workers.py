@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 
+from launcher.agent.log import Log
 from launcher.agent.processes import (
     PR_SET_PDEATHSIG,
     descendants,
@@ -14,20 +15,11 @@ from launcher.agent.processes import (
     processes,
     signal_group,
 )
+from launcher.agent.reports import Reports
 from launcher.agent.rest import tensorflow_process
 
 if False:  # names for type checkers only: typing costs start-up time
     from typing import Any, NoReturn
-
-WINDOW = 1 << 20
-"""Bytes of a worker's log that may be on their way to the console. A slow reader makes the log wait, not the worker."""
-CHUNK = 1 << 18
-"""Bytes of a log sent in one frame."""
-TAIL = 1 << 15
-"""Bytes of a log's end that go with the news of a worker's exit."""
-FAR = 1 << 22
-"""Bytes before that in which the traceback is looked for whose message is longer: a printed array."""
-TRACEBACK = b"Traceback (most recent call last):"
 
 
 class StartError(Exception):
@@ -35,7 +27,7 @@ class StartError(Exception):
 
 
 class Worker:
-    """One task's process: its pid, its log file, and how much of both files has been told to the launcher."""
+    """One task's process, and the two files that it writes for the launcher."""
 
     def __init__(self, name: str, pid: int, port: int, log: str, progress: str, logged: int) -> None:
         """`logged`: the bytes that an earlier process of the task has left in its log, all of them told already."""
@@ -43,19 +35,15 @@ class Worker:
         self.pid = pid
         self.port = port
         self.listens = False
-        self.log = log
-        self.progress = progress
-        self.log_fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
-        self.logged = self.shipped = self.acknowledged = logged
-        self.progress_read = 0
+        self.log = Log(os.open(log, os.O_RDONLY | os.O_CLOEXEC), logged)
+        self.reports = Reports(progress)
         self.exited = False
         self.kills_before = out_of_memory_kills()
 
     def go_on_after(self, former: Worker) -> None:
         """Tell the rest of what the task's earlier process wrote, and end what that one has left behind."""
-        self.shipped, self.acknowledged = former.shipped, former.acknowledged
-        self.progress_read = former.progress_read
-        os.close(former.log_fd)
+        self.log.go_on_after(former.log)
+        self.reports = former.reports
         signal_group(former.pid, signal.SIGKILL)
 
     def runs_tensorflow(self) -> bool:
@@ -64,48 +52,7 @@ class Worker:
 
     def told_bytes(self) -> int:
         """How much it has printed and reported so far."""
-        return os.fstat(self.log_fd).st_size + self.progress_read
-
-    def next_chunk(self) -> bytes:
-        """The next bytes of the log, within the window."""
-        room = min(CHUNK, WINDOW - (self.shipped - self.acknowledged))
-        return os.pread(self.log_fd, room, self.shipped) if room > 0 else b""
-
-    def drained(self) -> bool:
-        """Whether every byte of the log has been shipped."""
-        return self.shipped >= os.fstat(self.log_fd).st_size
-
-    def tail(self) -> bytes:
-        """The end of what this process has logged, behind the beginning of the traceback that ends there."""
-        start = max(self.logged, os.fstat(self.log_fd).st_size - TAIL)
-        last = os.pread(self.log_fd, TAIL, start)
-        if start == self.logged or TRACEBACK in last:
-            return last
-        far = max(self.logged, start - FAR)
-        before = os.pread(self.log_fd, start - far, far)
-        found = before.rfind(TRACEBACK)
-        return last if found < 0 else with_traceback(before[found:], last)
-
-    def newest_progress(self) -> bytes:
-        """The last whole line that came into the progress file since the last look, or nothing."""
-        try:
-            with open(self.progress, "rb") as file:
-                file.seek(self.progress_read)
-                lines, newline, _ = file.read().rpartition(b"\n")
-        except OSError:
-            return b""
-        self.progress_read += len(lines) + len(newline)
-        return lines.rpartition(b"\n")[2]
-
-
-def with_traceback(traceback: bytes, last: bytes) -> bytes:
-    """The beginning of a traceback and the end of the log, if all that is left out is its message.
-
-    A message goes on in lines that do not begin with a letter; what a program prints after a traceback does, mostly.
-    """
-    begin, rest = traceback[: TAIL // 2], traceback[TAIL // 2 :]
-    went_on = any(line[:1].isalpha() for line in rest.split(b"\n")[1:])
-    return last if went_on else begin.rpartition(b"\n")[0] + b"\n" + last[-TAIL // 2 :].partition(b"\n")[2]
+        return self.log.size + self.reports.count
 
 
 def start_worker(job: dict[str, Any]) -> Worker:

@@ -120,7 +120,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         for now in range(int(until)):
             worker.listens = bool(listened_at([port]))
             looks.look([worker], float(now))
-        os.close(worker.log_fd)
+        worker.log.close()
         return told
 
     yield watch

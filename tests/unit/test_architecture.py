@@ -72,7 +72,7 @@ LAUNCHER = """
     agent.loop examiner.questions examiner.throughput
     agent.watching agent.evaluator agent.deliveries agent.gate
     agent.workers agent.ports agent.reach agent.files agent.receiving
-    agent.comparing agent.gate_program agent.placing agent.resolving agent.rest agent.sockets
+    agent.comparing agent.gate_program agent.log agent.placing agent.reports agent.resolving agent.rest agent.sockets
     agent.framing agent.processes agent.facts agent.support agent.received
     doctor.probe.telling
     doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program
