@@ -39,7 +39,7 @@ class Host:
         env = {"LAUNCH_OUTPUT_DIR": place}
         argv = ("sh", "-c", script)
         plan = TaskPlan(W0, "localhost", "127.0.0.1:1", argv, place, env, f"{place}/log", f"{place}/progress")
-        self.connection.start([plan], hold=True)
+        self.connection.start([plan], hold=True, admitted="")
         return self.await_event(until)
 
     def await_event(self, kind: type[events.Event]) -> events.Event:  # type: ignore[valid-type]
