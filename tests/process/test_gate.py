@@ -175,3 +175,47 @@ def test_of_many_strangers_few_are_told_of_one_by_one(launch: Start, cluster: Cl
     await_true(lambda: len(refusals(started)) == 10, "the last line about the scan", lambda: refusals(started))
 
     assert "from 198.51.100.127 was refused, as were 127 other addresses:" in ended(started)
+
+
+def test_a_worker_that_is_started_again_alone_is_kept_from_strangers_like_the_others(
+    launch: Start, cluster: Cluster, dial: Dial
+) -> None:
+    options = cluster(tasks={"chief": 1, "worker": 2, "ps": 1}, restart={"max_restarts": 1, "backoff": "10ms"})
+    started = launch(*options, *program("greeting"))
+    started.await_event("task_listening", count=4)
+    ports = [port_of(started, task) for task in ("chief-0", "worker-0", "worker-1", "ps-0")]
+    started.worker("worker-1").kill()
+    started.await_event("task_listening", count=5)
+
+    for port in ports:
+        for _ in range(5):
+            assert dial("127.0.0.1", port) == "worker"
+            assert dial(STRANGER, port) == "ConnectionResetError"
+    ended(started)
+
+
+NO_GATE = """
+import ctypes, errno, os, platform, struct, sys
+number = {"x86_64": 54, "aarch64": 208}[platform.machine()]  # setsockopt
+load, equal, give = 0x20, 0x15, 0x06
+program = [(load, 0, 0, 0), (equal, 0, 3, number), (load, 0, 0, 32), (equal, 0, 1, 51),
+           (give, 0, 0, 0x50000 | errno.ENOPROTOOPT), (give, 0, 0, 0x7FFF0000)]
+packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
+described = struct.pack("HP", len(program), ctypes.addressof(packed))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, described, 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Runs a command on a kernel that knows no SO_ATTACH_REUSEPORT_CBPF, as far as the command can see (seccomp)."""
+
+
+def test_where_the_kernel_cannot_do_it_a_line_says_so_and_the_run_goes_on(
+    launch: Start, cluster: Cluster, dial: Dial
+) -> None:
+    started = launch(*cluster(1), *program("greeting"), under=[sys.executable, "-c", NO_GATE])
+    port = port_of(started)
+
+    assert dial("127.0.0.1", port) == dial(STRANGER, port) == "worker"
+    said = ended(started)
+    assert said.count("localhost: connections from elsewhere cannot be refused here (Protocol not available)") == 1
+    assert "let a firewall keep others off the tasks' ports" in said

@@ -7,12 +7,12 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from launcher.agent.reach import Answering, Dialling
+from launcher.agent.reach import DIALS, Answering, Dialling, proof
 from launcher.agent.resolving import CANNOT_RESOLVE, Resolving
 
 WORD = "the right word"
@@ -97,3 +97,50 @@ def test_a_look_up_that_nobody_waits_for_leaves_no_process() -> None:
 
     assert os.waitpid(-1, 0)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def guest_of(answering: Answering, server: socket.socket) -> socket.socket:
+    """Somebody who has connected, and has been answered."""
+    guest = socket.create_connection(server.getsockname())
+    answering.proceed(server.fileno())
+    return guest
+
+
+def test_only_who_knows_the_word_is_answered_and_noted(port: int) -> None:
+    (answering,) = ANSWERING
+    (server,) = answering.listeners.values()
+    with guest_of(answering, server) as guest:
+        challenge = guest.recv(100)
+        guest.send(proof(b"another word", DIALS, challenge))
+        answering.proceed(answering.fds[-1])
+        with pytest.raises(ConnectionResetError):
+            guest.recv(100)
+    assert not answering.seen
+
+    assert dialled(("127.0.0.1", port)) == {"127.0.0.1": ""}
+    assert answering.seen == {"127.0.0.1"}
+
+
+def test_a_proof_that_was_overheard_serves_nobody_else(port: int) -> None:
+    (answering,) = ANSWERING
+    (server,) = answering.listeners.values()
+    with guest_of(answering, server) as one, guest_of(answering, server) as other:
+        overheard = proof(WORD.encode(), DIALS, one.recv(100))
+        assert other.recv(100)
+        other.send(overheard)
+        answering.proceed(answering.fds[-1])
+        with pytest.raises(ConnectionResetError):
+            other.recv(100)
+    assert not answering.seen
+
+
+def test_who_says_nothing_keeps_nobody_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launcher.agent.reach.GUESTS", 3)
+    (answering,) = ANSWERING
+    (server,) = answering.listeners.values()
+    with ExitStack() as silent:
+        for _ in range(5):
+            silent.enter_context(guest_of(answering, server))
+
+        assert len(answering.fds) == 1 + 3
+        assert dialled(("127.0.0.1", port)) == {"127.0.0.1": ""}

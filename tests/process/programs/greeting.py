@@ -1,7 +1,7 @@
-"""Listen as TensorFlow's server does, and say `worker` to whoever comes; not before the file `go` is there, if told so.
+"""Looks like a program with TensorFlow whose server listens as TensorFlow's does, and says `worker` to whoever comes.
 
 greeting.py        attempt 0 ends with 7 once the file `fail` is there
-greeting.py late
+greeting.py late   does not listen before the file `go` is there
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+from library import load_library
 from member import ATTEMPT, own_port, say
 
+load_library()
 if "late" in sys.argv:
     say("not yet")
     while not Path("go").exists():

@@ -1,0 +1,199 @@
+"""A machine that is none of a run's hosts cannot connect to its workers, whatever it tries and when."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from launching import PROGRAMS, ROOT, Launch
+from rig import Host
+
+Start = Callable[..., Launch]
+Cluster = Callable[..., tuple[str, str]]
+Hosts = tuple[Host, ...]
+
+TRAINING = 400.0
+"""Seconds that TensorFlow may take to start and train on a busy machine."""
+GREETING = {"command": ["python", "greeting.py"], "sync": str(PROGRAMS), "defaults": {"python": sys.executable}}
+RESET = "ConnectionResetError"
+DIAL = """
+import socket, sys
+try:
+    with socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) as connection:
+        print(connection.recv(100).decode())
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def dial(source: Host, host: Host, port: int, ipv6: bool = False) -> str:
+    """What is said on one host to somebody who connects from another one, or the error."""
+    return source.run([sys.executable, "-c", DIAL, host.addresses[ipv6], str(port)]).stdout.strip()
+
+
+def ports(started: Launch) -> dict[str, int]:
+    """Of each task."""
+    started.await_event("ports_reserved", count=2)
+    reserved = [each["ports"] for each in started.events if each["type"] == "ports_reserved"]
+    return dict(sorted((task, port) for each in reserved for task, port in each.items()))
+
+
+def refused(started: Launch) -> set[tuple[str, str]]:
+    """Where somebody was refused, and who."""
+    return {(each["host"], each["address"]) for each in started.events if each["type"] == "stranger_refused"}
+
+
+def stopped(started: Launch) -> str:
+    started.signal(15)
+    assert started.wait() == 143
+    return started.stderr
+
+
+def test_the_hosts_of_a_run_reach_each_others_workers_and_a_third_one_reaches_none(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    started = launch(*cluster(*hosts[:2], **GREETING))
+    started.await_log(b"listening", "worker-0", "worker-1")
+    first, second = ports(started).values()
+
+    for _ in range(5):
+        assert dial(hosts[1], hosts[0], first) == dial(hosts[0], hosts[1], second) == "worker"
+        assert dial(hosts[0], hosts[0], first) == "worker"
+        assert dial(hosts[2], hosts[0], first) == dial(hosts[2], hosts[1], second) == RESET
+        assert dial(hosts[2], hosts[0], first, ipv6=True) == RESET
+    said = stopped(started)
+    strangers = hosts[2].addresses
+    assert refused(started) == {("host1", strangers[0]), ("host1", strangers[1]), ("host2", strangers[0])}
+    assert said.count(f"worker 1 on host2: a connection from {strangers[0]} was refused") == 1
+
+
+@pytest.mark.usefixtures("ipv6")
+def test_hosts_that_dial_each_other_over_ipv6_are_known_by_those_addresses(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    pairs = [{"host": host.name, "address": host.addresses[1]} for host in hosts[:2]]
+    started = launch(*cluster(*pairs, **GREETING))
+    started.await_log(b"listening", "worker-0", "worker-1")
+    first, second = ports(started).values()
+
+    assert dial(hosts[1], hosts[0], first, ipv6=True) == dial(hosts[0], hosts[1], second, ipv6=True) == "worker"
+    assert dial(hosts[2], hosts[0], first, ipv6=True) == dial(hosts[2], hosts[0], first) == RESET
+    stopped(started)
+
+
+OUTSIDE = "10.77.0.112"
+TRANSLATED = f"""
+add table ip outside
+add chain ip outside out {{ type nat hook postrouting priority 100; }}
+add rule ip outside out ip daddr 10.77.0.11 snat to {OUTSIDE}
+"""
+
+
+@pytest.fixture
+def host2_behind_nat(hosts: Hosts) -> Iterator[Host]:
+    """What comes from host2 to host1 has another source address there than host2 knows of."""
+    hosts[1].run(["ip", "address", "add", f"{OUTSIDE}/32", "dev", "lo"], user="root")
+    hosts[1].run(["nft", TRANSLATED], user="root")
+    yield hosts[1]
+    hosts[1].run(["nft", "delete table ip outside"], user="root")
+    hosts[1].run(["ip", "address", "del", f"{OUTSIDE}/32", "dev", "lo"], user="root")
+
+
+def test_a_host_behind_nat_is_known_by_the_address_that_the_others_see(
+    launch: Start, cluster: Cluster, hosts: Hosts, host2_behind_nat: Host
+) -> None:
+    hosts[0].run(["ip", "route", "add", OUTSIDE, "via", hosts[1].addresses[0]], user="root")
+    try:
+        started = launch(*cluster(*hosts[:2], **GREETING))
+        started.await_log(b"listening", "worker-0", "worker-1")
+        first = ports(started)["worker-0"]
+
+        assert dial(hosts[1], hosts[0], first) == "worker"
+        hosts[1].run(["nft", "flush chain ip outside out"], user="root")
+        assert dial(hosts[1], hosts[0], first) == RESET
+        assert f"a connection from {hosts[1].addresses[0]} was refused" in stopped(started)
+    finally:
+        hosts[0].run(["ip", "route", "del", OUTSIDE], user="root")
+
+
+TENSORFLOW = {"python": sys.executable}
+READ_FILE = """
+import sys, tensorflow as tf
+with tf.compat.v1.Graph().as_default():
+    read = tf.io.read_file("/etc/hostname")
+    config = tf.compat.v1.ConfigProto(operation_timeout_in_ms=5000)
+    try:
+        with tf.compat.v1.Session(f"grpc://{sys.argv[1]}:{sys.argv[2]}", config=config) as session:
+            print("read", session.run(read))
+    except tf.errors.OpError as error:
+        print(type(error).__name__)
+"""
+TRY = """
+import collections, socket, sys
+places = [(address, int(port)) for address, port in zip(sys.argv[1::2], sys.argv[2::2])]
+found = collections.Counter()
+for place in places * 20:
+    try:
+        with socket.create_connection(place, 5) as connection:
+            connection.send(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            found["answered" if connection.recv(100) else "closed"] += 1
+    except OSError as error:
+        found[type(error).__name__] += 1
+print(*found.elements())
+"""
+"""Begin to speak as gRPC does, again and again."""
+FURTHEST = """
+import sys, numpy, tensorflow as tf
+one, other = (tf.train.load_checkpoint(tf.train.latest_checkpoint(path)) for path in sys.argv[1:])
+names = [name for name in one.get_variable_to_shape_map() if "OBJECT_GRAPH" not in name and "run/" not in name]
+assert len(names) > 5
+print(max(float(numpy.max(numpy.abs(one.get_tensor(name) - other.get_tensor(name)))) for name in names))
+"""
+"""How far the numbers of two checkpoints are from each other."""
+
+
+@contextlib.contextmanager
+def attacked(source: Host, *places: str) -> Iterator[Counter[str]]:
+    """In the block a host connects to these places without a pause; what came of it, by kind."""
+    found: Counter[str] = Counter()
+    enough = threading.Event()
+
+    def attack() -> None:
+        while not enough.is_set():
+            found.update(source.run([sys.executable, "-c", TRY, *places]).stdout.split())
+
+    attacker = threading.Thread(target=attack)
+    attacker.start()
+    try:
+        yield found
+    finally:
+        enough.set()
+        attacker.join()
+
+
+def test_training_goes_on_while_a_stranger_tries_without_a_pause_and_ends_with_the_same_weights(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    command = ("--", "python", "-m", "training", "--epochs", "8")
+    undisturbed = launch("--workers", "2", *command)
+    assert undisturbed.wait(TRAINING) == 0
+
+    started = launch(*cluster(*hosts[:2], defaults=TENSORFLOW), *command)
+    first, second = map(str, ports(started).values())
+    one, other = (host.addresses[0] for host in hosts[:2])
+    with attacked(hosts[2], one, first, other, second) as found:
+        started.await_event("task_listening", count=2)
+        read = hosts[2].run([sys.executable, "-c", READ_FILE, one, first]).stdout
+        assert started.wait(TRAINING) == 0
+    assert read in ("UnavailableError\n", "DeadlineExceededError\n")
+    assert found["answered"] == 0
+    assert found[RESET] > 100
+
+    checkpoints = [str(each.run_directory / "chief" / "checkpoints") for each in (undisturbed, started)]
+    compared = subprocess.run([sys.executable, "-c", FURTHEST, *checkpoints], capture_output=True, text=True, cwd=ROOT)
+    assert float(compared.stdout) < 1e-4, compared.stderr
