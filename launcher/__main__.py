@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 
+from launcher.agent.processes import lacking
 from launcher.called_as import forget_wrapper
 from launcher.head_start import ENDING, HeadStart, likely_agents
 from launcher.own_processes import mark_if_needed
@@ -28,6 +29,8 @@ eighth of the time until a worker's first instruction."""
 def main() -> NoReturn:
     """The console script."""
     gc.set_threshold(GARBAGE)
+    if missing := lacking():
+        leave(f"launch: {missing}")
     begin_clean()
     forget_wrapper()
     mark_if_needed()
@@ -48,6 +51,15 @@ def main() -> NoReturn:
     finally:
         early.end()
         gc.freeze()  # Python looks for garbage once more when it ends, and then everything is some
+
+
+def leave(complaint: str) -> NoReturn:
+    """This machine cannot do what is asked of it."""
+    from launcher.errors import EXIT_HOST  # brings in more than a start that goes well needs so early
+
+    with contextlib.suppress(OSError):  # it may be closed
+        os.write(STDERR, f"{complaint}\n".encode())
+    raise SystemExit(EXIT_HOST)
 
 
 def begin_clean() -> None:

@@ -70,6 +70,7 @@ _COMPLAINTS: tuple[tuple[str, str, str | None], ...] = (
         "mend the ssh configuration, or `ssh` in the cluster file",
     ),
     (r"tf-launch: (?P<name>the `python3` of this host is .*)", "{name}", _NO_PYTHON),
+    (r"tf-launch: (?P<name>/proc [^;\n]*); mount it", "{name}", "mount -t proc proc /proc there, as root"),
     (
         r"python3: (?:command )?not found|Unknown command:? '?python3|python3: No such file|python3: Command not found",
         "it has no `python3` in the PATH of a command over ssh",

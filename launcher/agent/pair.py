@@ -13,6 +13,7 @@ from launcher.agent.processes import (
     PR_SET_PDEATHSIG,
     has_children,
     kill_descendants,
+    lacking,
     prctl,
     send_signal,
 )
@@ -70,6 +71,8 @@ def main(kind: type[Agent] = Agent) -> None:
     """Split into guard and agent; greet; serve."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # what the parent blocked or ignored is inherited
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if missing := lacking():
+        raise SystemExit(f"tf-launch: {missing}")
     if has_children():
         leave_earlier_children()
     prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -8,6 +8,10 @@ import re
 if False:  # names for type checkers only: typing costs start-up time
     import socket
 
+TURN = "tf-launch port %d"
+"""What runs call a socket in the abstract namespace while they bind a port whose last connections may still linger."""
+MOST_TOLD = 3
+"""Ports of which is told who has their names."""
 LISTENS = rb":%04X (?:0{8}|0{32}):0000 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) "
 """A line of /proc/net/tcp or tcp6: the port, nobody at the other end, the state LISTEN, and which socket it is."""
 
@@ -36,16 +40,35 @@ def hold_port(port: int) -> socket.socket:
     return held
 
 
+class TurnTakenError(OSError):
+    """Another program has the name by which runs take turns at a port; it may have nothing to do with any run."""
+
+
 def bind_exclusively(held: socket.socket, port: int) -> None:
     """Bind a port that nobody holds, though packets of an earlier run may still be on their way to it (TIME_WAIT).
 
     SO_REUSEADDR passes over those, but also over another run that does the same at this moment: so each run takes its
-    turn, by a name of that port in the abstract namespace of this network.
+    turn, by a name of that port in the abstract namespace of this network. Any program may take that name, so it is
+    needed only where a bind without it fails.
+
+    Raises:
+        TurnTakenError: the port is waiting (or taken), and so is the name.
+        OSError: the port is taken.
     """
     import socket
 
+    try:
+        held.bind(("0.0.0.0", port))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+    else:
+        return
     with socket.socket(socket.AF_UNIX) as turn:
-        turn.bind(f"\0tf-launch port {port}")
+        try:
+            turn.bind(f"\0{TURN % port}")
+        except OSError as error:
+            raise TurnTakenError(error.errno, error.strerror) from error
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("0.0.0.0", port))
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
@@ -58,19 +81,38 @@ def hold_ports(names: list[str], first: int, last: int) -> dict[str, socket.sock
         OSError: there are not enough free ports in the range.
     """
     held: dict[str, socket.socket] = {}
+    squatted = []
     candidates = iter(range(first, last + 1) if first else [0] * len(names))
     for port in candidates:
         if len(held) == len(names):
             break
         try:
             held[names[len(held)]] = hold_port(port)
+        except TurnTakenError:
+            squatted.append(port)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
     if len(held) < len(names):
         close_sockets(held)
-        raise OSError(errno.EADDRINUSE, f"{len(names)} free ports are needed in {first}-{last}, {len(held)} were found")
+        found = f"{len(names)} free ports are needed in {first}-{last}, {len(held)} were found"
+        raise OSError(errno.EADDRINUSE, found + squatters(squatted))
     return held
+
+
+def squatters(ports: list[int]) -> str:
+    """Who has the names by which runs take turns at ports which may be free: another run at this moment, or anybody."""
+    from launcher.agent.sockets import holders_of_names
+
+    holders = holders_of_names([TURN % port for port in ports])
+    if not ports or not holders:
+        return ""
+    which = ", ".join(f"{name.rpartition(' ')[2]} ({holder})" for name, holder in sorted(holders.items())[:MOST_TOLD])
+    more = f" and {len(holders) - MOST_TOLD} more" if len(holders) > MOST_TOLD else ""
+    return (
+        f"; {len(holders)} more may be free, but another program has the names by which runs take turns at them "
+        f"(`ss -xa` shows them as @{TURN % ports[0]}): {which}{more}"
+    )
 
 
 def listened_at(ports: list[int], but_for: set[int] | frozenset[int] = frozenset()) -> list[int]:

@@ -25,6 +25,20 @@ def prctl(option: int, argument: int | bytes) -> None:
     libc.prctl(option, ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument), 0, 0, 0)
 
 
+def lacking() -> str:
+    """What every machine has, and this one has not; empty: all is there."""
+    try:
+        is_ours = os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        is_ours = False
+    if not is_ours:
+        what = "shows other processes than those around it" if os.path.exists("/proc/1") else "is not mounted"
+        return f"/proc {what}, and processes are found and ended by it; mount it: mount -t proc proc /proc"
+    if not os.path.exists(os.devnull):
+        return f"{os.devnull} is missing; mount /dev, or make it: mknod -m 666 /dev/null c 1 3"
+    return ""
+
+
 def processes() -> dict[int, tuple[int, int]]:
     """Every process of this host: pid -> (parent's pid, process group)."""
     found = {}

@@ -56,6 +56,34 @@ def inodes_of(pid: int) -> set[str]:
     return {target[len("socket:[") : -1] for target in targets if target.startswith("socket:[")}
 
 
+def holders_of_names(names: list[str]) -> dict[str, str]:
+    """Who has these names in the abstract namespace of Unix sockets, as far as that can be seen: name -> who."""
+    inodes = {}
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="replace") as table:
+            for line in table:
+                before, _, name = line.rstrip("\n").partition(" @")
+                if name in names:
+                    inodes[before.split()[-1]] = name
+    except OSError:
+        return {}
+    found = dict.fromkeys(inodes.values(), "held by a process of another user")
+    for entry in os.listdir("/proc") if inodes else ():
+        if entry.isdigit():
+            for inode in inodes_of(int(entry)) & inodes.keys():
+                found[inodes[inode]] = f"held by process {entry}, {name_of(entry)}"
+    return found
+
+
+def name_of(pid: str) -> str:
+    """What a process is called."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
+            return name.read().strip()
+    except OSError:
+        return "which has ended"
+
+
 def target_of(link: str) -> str:
     """Where a link of /proc points to; empty: it is gone."""
     try:

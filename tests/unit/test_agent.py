@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,3 +99,59 @@ def test_a_port_that_an_earlier_run_has_just_left_can_be_held_again() -> None:
         with pytest.raises(OSError, match="in use"):
             other.bind(("0.0.0.0", port))
     close_sockets(again)
+
+
+def lingering() -> int:
+    """A port that nobody holds, and that cannot simply be bound: its last connection has just ended (TIME_WAIT)."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        with socket.create_connection(server.getsockname()):
+            server.accept()[0].close()
+        found: int = server.getsockname()[1]
+    return found
+
+
+def squatting(port: int) -> socket.socket:
+    squatter = socket.socket(socket.AF_UNIX)
+    squatter.bind(f"\0tf-launch port {port}")
+    return squatter
+
+
+def test_a_free_port_is_held_whoever_has_its_name() -> None:
+    free = hold_ports(["any"], 0, 0)
+    port = free["any"].getsockname()[1]
+    close_sockets(free)
+    with squatting(port):
+        held = hold_ports(["worker-0"], port, port)
+
+    assert held["worker-0"].getsockname()[1] == port
+    close_sockets(held)
+
+
+def test_a_lingering_port_whose_name_another_program_has_is_told_with_who_has_it() -> None:
+    port = lingering()
+    with squatting(port), pytest.raises(OSError, match="1 free ports are needed") as told:
+        hold_ports(["worker-0"], port, port)
+
+    assert "1 more may be free, but another program has the names by which runs take turns" in str(told.value)
+    assert f"@tf-launch port {port}" in str(told.value)
+    assert f"{port} (held by process {os.getpid()}, {Path('/proc/self/comm').read_text().strip()})" in str(told.value)
+
+
+def test_another_port_of_the_range_is_taken_where_a_name_is_squatted() -> None:
+    port = lingering()
+    with squatting(port):
+        held = hold_ports(["worker-0"], port, min(port + 50, 65535))
+
+    assert held["worker-0"].getsockname()[1] > port
+    close_sockets(held)
+
+
+def test_a_port_in_use_is_not_blamed_on_a_name() -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"1 free ports are needed in {port}-{port}, 0 were found$"):
+            hold_ports(["worker-0"], port, port)
