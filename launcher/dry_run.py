@@ -13,7 +13,7 @@ from launcher.cluster_file import ClusterFile, Host
 from launcher.free_ports import free_ports
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.reachability import LOOPBACK
-from launcher.wording import amount, counted
+from launcher.wording import amount, counted, listed
 
 if TYPE_CHECKING:
     from launcher.sync.project import Project  # not needed where nothing is sent
@@ -95,12 +95,19 @@ def as_text(plan: AttemptPlan, project: Project | None = None, width: int | None
     if project is not None:
         size = f"{counted(len(project.files), 'file')}, {amount(sum(file.size for file in project.files))}"
         console.print(f"project  {project.directory}  {size}", style="bold", markup=False)
-    console.print(f"network  {ADMITTED[plan.admitted]}", style="bold", markup=False)
+    console.print(f"network  {_who_may_connect(plan)}", style="bold", markup=False)
     for task in plan.tasks:
         console.print(f"{task.task}  on {task.host}  at {task.address}", style="bold", markup=False)
         for key, value in _lines(task):
             console.print(f"  {key:<8} {value}", markup=False)
     return out.getvalue()
+
+
+def _who_may_connect(plan: AttemptPlan) -> str:
+    told = ADMITTED[plan.admitted]
+    if plan.unheld and plan.admitted != "all":
+        told += f"; anybody to those on {listed(plan.unheld)} (hold_ports: false)"
+    return told
 
 
 def _lines(plan: TaskPlan) -> list[tuple[str, str]]:

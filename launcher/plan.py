@@ -93,7 +93,9 @@ class AttemptPlan(NamedTuple):
     spec: ClusterSpec
     tasks: tuple[TaskPlan, ...]
     admitted: Admitted = "hosts"
-    """Who may connect to the tasks' ports."""
+    """Who may connect to the tasks' ports..."""
+    unheld: tuple[str, ...] = ()
+    """...but for those on these hosts, which are open to everybody."""
 
     def on(self, host: str) -> tuple[TaskPlan, ...]:
         """The part of one host."""
@@ -108,6 +110,7 @@ class AttemptPlan(NamedTuple):
         return {
             "attempt": self.attempt,
             "admitted": self.admitted,
+            "unheld": list(self.unheld),
             "tasks": [plan.as_record() for plan in self.tasks],
         }
 
@@ -127,7 +130,8 @@ def plan_attempt(
     ]
     order = {task: position for position, task in enumerate(spec.tasks)}
     tasks = tuple(sorted(plans, key=lambda plan: order[plan.task]))
-    return AttemptPlan(attempt, spec, tasks, _admitted(file, tasks))
+    unheld = tuple(host.name for host in file.hosts if not host.hold_ports)
+    return AttemptPlan(attempt, spec, tasks, _admitted(file, tasks), unheld)
 
 
 def _admitted(file: ClusterFile, tasks: Iterable[TaskPlan]) -> Admitted:

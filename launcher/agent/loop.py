@@ -62,6 +62,8 @@ class Agent:
         self.held: dict[str, socket.socket] = {}
         self.answering: Answering | None = None
         self.gate: Gate | None = None
+        self.gate_trouble: str | None = None
+        """Why there can be none here; None: that was not tried yet."""
         self.gate_decided = False
         """Once a worker may listen it is too late for a gate, which must be the first."""
         self.strangers: Strangers | None = None
@@ -174,6 +176,8 @@ class Agent:
             self.tell("reservation_failed", reason=error.strerror or str(error))
             return
         self.tell("reserved", ports=ports)
+        self.flush()
+        self.try_gate()  # while the launcher makes its plan
 
     def do_dial(self, targets: list[dict[str, Any]], seconds: float) -> None:
         """Try to reach ports of other hosts."""
@@ -230,14 +234,29 @@ class Agent:
 
     def close_gate(self, admitted: Iterable[str]) -> None:
         """Keep all others off the workers' ports, or tell why that cannot be done here."""
-        from launcher.agent.gate import Gate, Strangers  # the launcher imports this file, too
+        from launcher.agent.gate import Gate, Strangers  # this takes longer than the rest of the start
 
         self.strangers = self.strangers or Strangers()
         ports = {name: each.getsockname()[1] for name, each in self.held.items()}
-        try:
-            self.gate = Gate(ports, admitted, self.strangers)
-        except OSError as error:
-            self.tell("gate_failed", reason=error.strerror or str(error))
+        trouble = self.gate_trouble
+        if not trouble:
+            try:
+                self.gate = Gate(ports, admitted, self.strangers)
+            except OSError as error:
+                trouble = error.strerror or str(error)
+        if trouble:
+            self.tell("gate_failed", reason=trouble)
+
+    def try_gate(self) -> None:
+        """Find out once whether this kernel can have one."""
+        from launcher.agent.gate import prove_that_kernel_obeys
+
+        if self.gate_trouble is None:
+            try:
+                prove_that_kernel_obeys()
+                self.gate_trouble = ""
+            except OSError as error:
+                self.gate_trouble = error.strerror or str(error)
 
     def open_gate(self) -> None:
         """No worker is left to be kept from anybody."""

@@ -161,6 +161,35 @@ def test_a_dry_run_claims_no_port_of_a_host_that_it_does_not_ask(
     assert re.findall(r"10\.1\.0\.2:([^\"\\\n]+)", started.stdout) == ["20000"] * 5
 
 
+WHO = {
+    "a local run": ("hosts: [{host: localhost}]", "loopback", "only this machine may connect to the tasks' ports, at "),
+    "several hosts": (
+        "hosts: [{host: a, address: 10.1.0.1}, {host: b, address: 10.1.0.2}]",
+        "hosts",
+        "only the hosts of the run may connect to the tasks' ports\n",
+    ),
+    "an open network": (
+        "hosts: [{host: localhost}]\nnetwork: {open: true}",
+        "all",
+        "anybody may connect to the tasks' ports (network: {open: true})\n",
+    ),
+    "a host whose ports are not held": (
+        "hosts: [{host: a, address: 10.1.0.1}, {host: b, address: 10.1.0.2, hold_ports: false}]",
+        "hosts",
+        "only the hosts of the run may connect to the tasks' ports; anybody to those on b (hold_ports: false)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("file", "admitted", "line"), WHO.values(), ids=WHO.keys())
+def test_a_dry_run_tells_who_may_connect(launch: Start, tmp_path: Path, file: str, admitted: str, line: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(file)
+
+    assert json.loads(launch("--cluster", path, "--dry-run", "--json").stdout)["admitted"] == admitted
+    assert f"network  {line}" in launch("--cluster", path, "--dry-run").stdout
+
+
 def test_the_program_sees_progress_come_through(launch: Start) -> None:
     write = """echo '{"step": 7}' >> "$LAUNCH_PROGRESS"; while :; do sleep 0.05; done"""
     started = launch("--workers", "1", "--", "sh", "-c", write)

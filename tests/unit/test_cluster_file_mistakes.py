@@ -42,7 +42,7 @@ ONE_MISTAKE = {
         HOST + "restrat: {}\n",
         (
             "2:1: unknown key 'restrat' in the cluster file; allowed are name, hosts, defaults, ssh, command, "
-            "per_task, restart, timeouts, sync, collect, collect_interval; did you mean 'restart'?"
+            "per_task, restart, timeouts, network, sync, collect, collect_interval; did you mean 'restart'?"
         ),
     ),
     "unknown key of a host": (
@@ -281,6 +281,14 @@ ONE_MISTAKE = {
     "yes for true": (
         "hosts: [{host: a, hold_ports: yes}]",
         "1:31: hold_ports is the truth value yes; allowed is true or false",
+    ),
+    "another word for an open network": (
+        HOST + "network: open\n",
+        "2:10: network is the text 'open'; allowed is a mapping such as {open: true}",
+    ),
+    "a number for an open network": (
+        HOST + "network: {open: 1}\n",
+        "2:17: open is the number 1; allowed is true or false",
     ),
     "empty value": (
         HOST + "command:\n",

@@ -51,7 +51,7 @@ LINK = Speed(rate=GB, round_trip=1e-4)
 def host(name: str, answers: Answers = WELL, workers: int = 1, **keys: Any) -> HostExamination:
     """One that is well, but for what is said."""
     index = NAMES.index(name)
-    own = {key: keys.pop(key) for key in ("gpus", "address", "env") if key in keys}
+    own = {key: keys.pop(key) for key in ("gpus", "address", "env", "hold_ports") if key in keys}
     tasks = tuple(Task("worker", 10 * index + n) for n in range(workers))
     facts = HostFacts(addresses=(ADDRESSES[name],), machine=name)
     plan = TaskPlan(tasks[0], name, f"{ADDRESSES[name]}:2000", ("python", "train.py"), "/p", {}, "", "")
@@ -239,7 +239,11 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
     ),
     "a public address": (
         cluster(host("b", facts=HostFacts(addresses=("10.0.0.2", "8.8.8.8", "2600::1"), machine="b"))),
-        [(WARNING, "public_address", ("b",), "it has the public addresses 8.8.8.8 and 2600::1")],
+        [(NOTE, "public_address", ("b",), "it has the public addresses 8.8.8.8 and 2600::1")],
+    ),
+    "a public address of a host whose ports are not held": (
+        cluster(host("b", facts=HostFacts(addresses=("8.8.8.8",), machine="b"), hold_ports=False)),
+        [(WARNING, "public_address", ("b",), "it has the public address 8.8.8.8")],
     ),
     "few open files": (
         cluster(host("b", answers(surroundings=Surroundings(open_files=256)))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.findings import Finding, Severity
@@ -29,17 +29,34 @@ def findings(examination: Examination) -> Iterator[Finding]:
     for each in examination.reached:
         yield from _proxies(each)
         yield from _limits(each)
+    unheld = {each.host.name for each in examination.hosts if not each.host.hold_ports}
     for host, addresses in public_addresses({name: each.addresses for name, each in facts.items()}).items():
-        yield Finding(
+        yield _public_address(host, addresses, examination.file.open_network or host in unheld)
+
+
+def _public_address(host: str, addresses: Sequence[str], is_open: bool) -> Finding:
+    what = f"it has the public address{'es' if len(addresses) > 1 else ''} {listed(addresses)}"
+    if is_open:
+        return Finding(
             Severity.WARNING,
             "public_address",
             (host,),
-            f"it has the public address{'es' if len(addresses) > 1 else ''} {listed(addresses)}",
+            what,
             "TensorFlow's server listens on all addresses and asks nobody for a password: whoever reaches its port can "
             "run anything there as you",
-            "let a firewall keep others off the workers' ports (`ports` keeps to a range of them)",
-            "ports",
+            "leave `network` and `hold_ports` as they are by default, or let a firewall keep others off the workers' "
+            "ports (`ports` keeps to a range of them)",
+            "network",
         )
+    return Finding(
+        Severity.NOTE,
+        "public_address",
+        (host,),
+        what,
+        "only the hosts of a run can connect to its workers, but nothing that they send each other is encrypted",
+        "if the way between the hosts leads through a network of others, use addresses of a private one (`address`)",
+        "address",
+    )
 
 
 def _proxies(each: HostExamination) -> Iterator[Finding]:
