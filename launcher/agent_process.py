@@ -93,7 +93,8 @@ class AgentProcess:
             end = f"signal {-code}" if code < 0 else f"exit code {code}"
             how = f"the connection closed, the agent ended with {end}"
         said = os.lseek(self._complaint, 0, os.SEEK_CUR)  # the process and this one share the position
-        last = os.pread(self._complaint, LAST_WORDS, max(0, said - LAST_WORDS))
+        start = max(0, said - LAST_WORDS)
+        last = os.pread(self._complaint, said - start, start)  # behind what was said the file is all zeros
         return last.decode("utf-8", "replace"), how
 
     def kill(self) -> None:
