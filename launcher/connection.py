@@ -141,10 +141,10 @@ class Connection:
 
     def _lose(self, complaint: Complaint) -> None:
         with self._lock:
-            is_news = not self._ended.is_set()
-            self._ended.set()
-        if is_news:
-            self.tell(events.HostLost(self.name, complaint.reason, complaint.remedy))
+            if not self._ended.is_set():
+                # told first: who finds it lost finds the event, too, and takes it for no word of a new connection
+                self.tell(events.HostLost(self.name, complaint.reason, complaint.remedy))
+                self._ended.set()
 
     # ---- the connection's own thread
     def _run(self) -> None:

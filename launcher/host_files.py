@@ -52,6 +52,8 @@ class HostFiles:
         self._say = say
         self._attend = attend
         self._gathering: Gathering | None = None
+        self._intact = True
+        """The chief's host was there all the time since workers last started from the same checkpoint."""
 
     def take(self, event: events.FileNews | events.HostLost) -> None:
         """See what an agent tells of files, or that it has gone."""
@@ -84,19 +86,22 @@ class HostFiles:
             HostError: a host does not take it.
             StopRequestedError: the user would not wait.
         """
-        intact = self._gathering is not None and not self._gathering.has_lost(chief_host(run_hosts).name)
+        self._intact &= self._gathering is not None and not self._gathering.has_lost(chief_host(run_hosts).name)
         gathering = self.begin(run_hosts)
         if gathering is None:
             return
         from launcher.restoring import Restoring
 
-        restoring = Restoring(self._directory, run_hosts, gathering, self._hosts.deliver, self._say, intact=intact)
+        restoring = Restoring(
+            self._directory, run_hosts, gathering, self._hosts.deliver, self._say, intact=self._intact
+        )
         try:
             for errands in restoring.phases():
                 self._await(lambda asked=errands: all(each.is_over for each in asked))  # type: ignore[misc]
         except StopRequestedError:
             gathering.break_off_errands()
             raise
+        self._intact = True
 
     def newest_step(self) -> int | None:
         """How far the checkpoints have come, whether they are here already or still on the chief's host.

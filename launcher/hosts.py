@@ -56,6 +56,9 @@ class Hosts:
         self._tried = False
         """Whether the hosts were prepared before: a host that does not answer the first time is not called again."""
         self._answers = _Answers()
+        self.losses: dict[str, str] = {}
+        """Why each host was lost that has been, whether it is back or not. Who starts anew with all of them clears it.
+        """
         self._connections = {host.name: self._connect(host, early) for host in self._hosts}
         if early is not None:
             early.end()
@@ -100,12 +103,15 @@ class Hosts:
     def prepare(self, timeout: float, observe: Observer) -> ClusterSpec:
         """Every task gets a port, at an address which all other hosts have reached. A host that was lost is tried anew.
 
+        `observe` sees every event of that time, and has to give it to `see`.
+
         Raises:
             HostError: within `timeout` seconds a host did not answer, has no port to give, or cannot be reached.
             StopRequestedError: a signal came first.
         """
         until = time.monotonic() + timeout
         if self._tried:
+            self._let_pass(observe)
             self._renew_lost()
         self._tried = True
         word = os.urandom(8).hex()
@@ -117,6 +123,22 @@ class Hosts:
         self._await(lambda: self._answers.reserved(self._hosts), until, observe)
         addresses = self._proven_addresses(word, until, observe)
         return cluster_spec(self._hosts, self._answers.ports, addresses)
+
+    def see(self, event: events.Event) -> None:
+        """Take note of what a host tells of itself, and of its loss, whenever that is."""
+        match event:
+            case events.HostReady(host, told):
+                self._answers.facts[host] = HostFacts.of(told, time.time())
+            case events.HostLost(host):
+                self.losses[host] = event.complaint
+
+    def _let_pass(self, observe: Observer) -> None:
+        """What was said before is no answer to what is asked now, least of all that a host was lost which is back."""
+        while (event := receive(self._inbox, 0)) is not None:
+            observe(event)
+            if isinstance(event, events.Interrupted):
+                raise StopRequestedError(event.signal)
+        self._answers.failures.clear()
 
     def _renew_lost(self) -> None:
         for host in self._hosts:
@@ -230,8 +252,6 @@ class _Answers:
 
     def take(self, event: events.Event) -> None:
         match event:
-            case events.HostReady(host, told):
-                self.facts[host] = HostFacts.of(told, time.time())
             case events.PortsReserved(host, ports):
                 self.ports[host] = ports
             case events.Dialled(host, results):

@@ -53,6 +53,8 @@ DRAIN_LOOK = 0.1
 """Seconds between two looks for a Ctrl-C while a slow console catches up."""
 AWAY_LOOK = 2.0
 """Seconds between two tries to connect to a host that was lost."""
+MOST_LOSSES = 10
+"""Between two attempts. A host that comes back each time, and goes again, is of no use."""
 
 
 class Session:
@@ -150,7 +152,32 @@ class Session:
         raise AssertionError("unreachable")
 
     def _attempt(self, attempt: int, restarts_used: int) -> AttemptResult:
-        spec = self._prepared(is_again=attempt > self._first_attempt)
+        spec, plan = self._ready(attempt)
+        self._directory.make_attempt(attempt)
+        remote = [host for host in self._file.hosts if not host.is_local]
+        self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
+        self._console.begin({task: relative(log) for task, log in self._logs.items()})
+        self._hosts.losses.clear()
+        ended = supervise(
+            plan,
+            self._file.timeouts,
+            self._hosts,
+            self._inbox,
+            self._observe,
+            self._console.say,
+            LoneWorkers(spec.tasks, self._file.restart, restarts_used),
+        )
+        if ended.interrupted is not None:
+            self._tell_last_places(ended, plan)
+        return ended
+
+    def _planned(self, attempt: int, spec: ClusterSpec) -> AttemptPlan:
+        """What the hosts, which are ready, are to start. They get what their workers need.
+
+        Raises:
+            HostError: a host does not take it, or was lost.
+            StopRequestedError: the user would not wait.
+        """
         self._sync.finish(self._observe)
         fix_keras = not self._request.no_keras_fix
         contexts = host_contexts(self._file, self._directory.path, self._hosts.facts, fix_keras=fix_keras)
@@ -164,22 +191,51 @@ class Session:
         self._run_hosts = run_hosts(self._file, contexts)
         if attempt:
             self._files.bring_newest_checkpoint(self._run_hosts)
-        self._directory.make_attempt(attempt)
-        remote = [host for host in self._file.hosts if not host.is_local]
-        self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
-        self._console.begin({task: relative(log) for task, log in self._logs.items()})
-        ended = supervise(
-            plan,
-            self._file.timeouts,
-            self._hosts,
-            self._inbox,
-            self._observe,
-            self._console.say,
-            LoneWorkers(spec.tasks, self._file.restart, restarts_used),
-        )
-        if ended.interrupted is not None:
-            self._tell_last_places(ended, plan)
-        return ended
+        if lost := self._lost_hosts():
+            raise HostError("\n".join(lost))
+        return plan
+
+    def _lost_hosts(self) -> list[str]:
+        return [why for host, why in self._hosts.losses.items() if self._hosts.is_lost(host)]
+
+    def _ready(self, attempt: int) -> tuple[ClusterSpec, AttemptPlan]:
+        """The hosts are ready, and this is what they start. A host that is lost before a restart is called again.
+
+        Raises:
+            HostError: a host cannot be used.
+            StopRequestedError: the user would not wait.
+        """
+        if attempt == self._first_attempt:
+            spec = self._hosts.prepare(self._file.timeouts.start, self._observe)
+            return spec, self._planned(attempt, spec)
+        for losses_left in reversed(range(MOST_LOSSES)):
+            spec = self._prepared_again()
+            try:
+                return spec, self._planned(attempt, spec)
+            except HostError as error:
+                if not self._lost_hosts() or not losses_left:
+                    raise
+                self._complain(f"{error}\n  it is called again for the restart")
+        raise AssertionError("unreachable")
+
+    def _prepared_again(self) -> ClusterSpec:
+        """The hosts are ready once more. One that was lost has `timeouts.start` to come back: it may be rebooting.
+
+        Raises:
+            HostError, StopRequestedError: as `_ready`.
+        """
+        until = time.monotonic() + self._file.timeouts.start
+        said = set()
+        while True:
+            try:
+                return self._hosts.prepare(until - time.monotonic(), self._observe)
+            except HostError as error:
+                if not self._hosts.losses or time.monotonic() + AWAY_LOOK >= until:
+                    raise
+                if str(error) not in said:
+                    self._complain(f"{error}\nthis is tried again for {self._file.timeouts.start:g} s (timeouts.start)")
+                said.add(str(error))
+            self._attend_for_restart(AWAY_LOOK)
 
     def _tell_last_places(self, ended: AttemptResult, plan: AttemptPlan) -> None:
         from launcher.failure.interrupted import last_places
@@ -194,28 +250,6 @@ class Session:
             return classify(ending)
         return classify(ending, self._interpreters[event.task])
 
-    def _prepared(self, *, is_again: bool) -> ClusterSpec:
-        """The hosts are ready. Before a restart a lost one has `timeouts.start` to come back: it may be rebooting.
-
-        Raises:
-            HostError: a host cannot be used.
-            StopRequestedError: the user would not wait.
-        """
-        until = time.monotonic() + self._file.timeouts.start
-        said = False
-        while True:
-            try:
-                return self._hosts.prepare(until - time.monotonic(), self._observe)
-            except HostError as error:
-                away = any(self._hosts.is_lost(host.name) for host in self._file.hosts)
-                if not (is_again and away) or time.monotonic() + AWAY_LOOK >= until:
-                    raise
-                if not said:
-                    self._complain(f"{error}\nthis is tried again for {self._file.timeouts.start:g} s (timeouts.start)")
-                said = True
-            for _ in self._attended(AWAY_LOOK):
-                pass
-
     def _await_restart(self, restart: int, cause: Failure | None, delay: float) -> None:
         """Say what happened, and let the backoff pass.
 
@@ -226,7 +260,10 @@ class Session:
         limit = self._file.restart.max_restarts
         gang = "workers" if all(task.type == "worker" for task in self._logs) else "tasks"
         self._complain(f"restarting all {gang} in {delay:g} s (restart {restart} of {limit})")
-        for event in self._attended(delay):
+        self._attend_for_restart(delay)
+
+    def _attend_for_restart(self, seconds: float) -> None:
+        for event in self._attended(seconds):
             if isinstance(event, events.HostLost):
                 self._complain(f"{event.host} was lost: {event.reason}; it is called again for the restart")
 
@@ -249,6 +286,7 @@ class Session:
 
     # ---- what is shown and written down
     def _observe(self, event: events.Event) -> None:
+        self._hosts.see(event)
         self._sync.take(event)
         match event:
             case events.ProjectAnswer():

@@ -1,0 +1,121 @@
+"""Between two attempts hosts may go, too, one after the other: the run goes on once they are back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from launching import Launch, await_true
+from rig import Host
+
+Start = Callable[..., Launch]
+Cluster = Callable[..., tuple[str, str]]
+Hosts = tuple[Host, ...]
+
+ONCE = 'echo "attempt $LAUNCH_ATTEMPT"; [ "$LAUNCH_ATTEMPT" != 0 ] || exit 3'
+WAITING_ONCE = 'echo "attempt $LAUNCH_ATTEMPT"; [ "$LAUNCH_ATTEMPT" != 0 ] || exec sleep 1000'
+SAVING_ONCE = r"""[ "$LAUNCH_ATTEMPT" = 0 ] || exec find "$LAUNCH_OUTPUT_DIR" -name "step-1.*" -size +1c
+    case $TF_CONFIG in *'"index": 0}}') ;; *) exec sleep 1000;; esac
+    mkdir -p "$LAUNCH_OUTPUT_DIR"; cd "$LAUNCH_OUTPUT_DIR" || exit
+    head -c 40000000 /dev/zero >step-1.data-00000-of-00001; printf 'index W\373\200\213$uG\333' >step-1.index; exit 3"""
+PATIENT = {"max_restarts": 3, "backoff": "2s"}
+
+
+def away(*hosts: Host) -> None:
+    """They break every connection, and take none."""
+    for host in hosts:
+        host.stop_sshd()
+    for host in hosts:
+        host.kill_ssh_sessions()
+
+
+def lost(started: Launch, host: Host) -> int:
+    """How often a host was lost, or did not come back, so far."""
+    return sum(event["type"] == "host_lost" and event["host"] == host.name for event in started.events)
+
+
+def await_lost(started: Launch, host: Host, times: int) -> None:
+    await_true(lambda: lost(started, host) >= times, f"{host} is lost {times} times", lambda: started.events)
+
+
+def see_attempt_1(started: Launch, attempts: int = 2) -> None:
+    assert started.succeeded()
+    assert started.run_state["result"]["attempts"] == attempts
+    for task in ("worker-0", "worker-1"):
+        assert started.log(task, attempt=1) == b"attempt 1\n"
+
+
+def test_a_second_host_that_is_lost_during_the_backoff_is_called_again(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    started = launch(*cluster(*hosts[:2], restart=PATIENT), "--", "sh", "-c", WAITING_ONCE)
+    started.await_log(b"attempt 0", "worker-0", "worker-1")
+    hosts[1].kill_ssh_sessions()
+    started.await_event("host_empty")
+    hosts[0].kill_ssh_sessions()
+    await_lost(started, hosts[0], 1)
+
+    see_attempt_1(started)
+    assert "host1 was lost: " in started.stderr
+    assert "it is called again for the restart" in started.stderr
+
+
+def test_all_hosts_may_be_lost_during_the_backoff_twice(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    started = launch(*cluster(*hosts[:2], restart=PATIENT), "--", "sh", "-c", ONCE)
+    started.await_event("host_empty", count=2)
+    away(*hosts[:2])
+    for host in hosts[:2]:
+        await_lost(started, host, 2)  # once in the backoff, once when it is called again
+    hosts[0].start_sshd()
+    started.await_event("host_ready", count=3)
+    hosts[0].kill_ssh_sessions()
+    await_lost(started, hosts[0], 3)
+    hosts[1].start_sshd()
+
+    see_attempt_1(started)
+
+
+def test_a_host_that_is_back_waits_for_the_other(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    started = launch(*cluster(*hosts[:2], restart=PATIENT), "--", "sh", "-c", ONCE)
+    started.await_event("host_empty", count=2)
+    away(*hosts[:2])
+    for host in hosts[:2]:
+        await_lost(started, host, 2)
+    hosts[0].start_sshd()
+    started.await_event("host_ready", count=3)
+    await_lost(started, hosts[1], 4)
+    hosts[1].start_sshd()
+
+    see_attempt_1(started)
+
+
+def test_a_host_that_stays_away_ends_the_run(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    started = launch(*cluster(*hosts[:2], restart=PATIENT, timeouts={"start": "4s"}), "--", "sh", "-c", ONCE)
+    started.await_event("host_empty", count=2)
+    away(hosts[1])
+
+    assert started.wait() == 3
+    assert "this is tried again for 4 s (timeouts.start)" in started.stderr
+    assert "launch: host2: " in started.stderr
+    assert "Traceback" not in started.stderr
+    assert started.run_state["state"] == "failed"
+    assert started.run_state["result"]["attempts"] == 1
+    assert started.run_state["result"]["exit_code"] == 3
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["the chief's", "the other"])
+def test_a_host_that_is_lost_while_it_gets_the_newest_checkpoint_gets_it_later(
+    launch: Start, cluster: Cluster, hosts: Hosts, which: int
+) -> None:
+    hosts[1].limit_rate("100mbit")
+    again = {"restart": {"max_restarts": 2, "backoff": 0}, "collect_interval": 0}
+    started = launch(*cluster(*hosts[:2], **again), "--", "sh", "-c", SAVING_ONCE)
+    coming = "ls -d ~/.tf-launch/runs/*/.bringing-*"
+    await_true(lambda: hosts[1].run(coming, check=False).returncode == 0, "the checkpoint is on its way")
+    hosts[which].kill_ssh_sessions()
+
+    assert started.succeeded()
+    assert started.run_state["result"]["attempts"] == 2
+    assert "it is called again for the restart" in started.stderr
+    for task in ("worker-0", "worker-1"):
+        assert started.log(task, attempt=1).count(b"step-1.") == 2
