@@ -67,6 +67,8 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
     help="Go on with an earlier run (name, path or `latest`) in its directory, where its checkpoints are: as it was "
     "begun, but for the options and the COMMAND that are given beside it.",
 )
+@options.take_over
+@options.trust_ssh_options
 @click.option(
     "--max-restarts",
     type=click.IntRange(0),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -21,17 +22,15 @@ from launcher.head_start import HeadStart
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.hosts import Hosts
 from launcher.run import signals_into
-from launcher.run_directory import RunDirectory, find
+from launcher.run_directory import RunDirectory
 from launcher.run_directory.chief_files import kept_line
-from launcher.run_directory.state import RunHost
+from launcher.run_directory.finding import find
+from launcher.run_directory.hold import COLLECT, HeldError, Hold
+from launcher.run_directory.state import LOST, RunHost, RunState
 from launcher.run_directory.whole_files import relative
+from launcher.ssh_consent import ask_for_options
 from launcher.transport import LEASE, LOCALHOST
 
-TRUTHS = {
-    "running": "this run still goes on",
-    "lost": "the launcher of this run has gone without an end: killed, or the machine went down",
-}
-"""What a person should know of a run that has not ended by itself."""
 EPILOG = """\b
 RUN is the name of a run, the path of its directory, or `latest`; without it, the run that was started last is meant.
 What is here already is not sent again. Nothing on the hosts is changed.
@@ -43,25 +42,55 @@ Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is 
 
 @click.command(context_settings=options.SETTINGS, epilog=EPILOG)
 @options.run_dir
+@options.take_over
+@options.trust_ssh_options
 @click.argument("run", required=False)
 @click.pass_obj
-def command(early: HeadStart, /, run: str | None, run_dir: Path) -> None:
+def command(early: HeadStart, /, run: str | None, run_dir: Path, *, take_over: bool, trust_ssh_options: bool) -> None:
     """Bring the files that a run has left on other hosts: the chief's, and all workers' logs."""
-    raise SystemExit(collect(find(run_dir, run), early))
+    directory = find(run_dir, run, lambda line: click.echo(f"launch: {line}", err=True))
+    with _held(directory, take_over) as is_running:
+        state = directory.read_state() if is_running else directory.read_state_left(take_over=take_over)
+        if not trust_ssh_options:
+            ask_for_options(directory, state, {host.name: host.ssh_options for host in state.hosts})
+        raise SystemExit(collect(directory, state, early, is_running=is_running))
 
 
-def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
+@contextlib.contextmanager
+def _held(directory: RunDirectory, take_over: bool) -> Iterator[bool]:
+    """Whether the run still goes on; if not, nobody else has its directory while this lasts.
+
+    Raises:
+        UsageError: somebody else brings its files, or may have it.
+    """
+    try:
+        hold = Hold(directory.path, COLLECT, take_over=take_over)
+    except HeldError as held:
+        if not (held.is_running and held.by_lock):
+            raise
+        hold = None  # its launcher and we take turns: each looks with the lock of `gathered.jsonl`
+    try:
+        yield hold is None
+    finally:
+        if hold is not None:
+            hold.release()
+
+
+def collect(
+    directory: RunDirectory, state: RunState, early: HeadStart | None = None, *, is_running: bool = False
+) -> int:
     """Gather a run's files from its hosts; return the exit code. `early` has agents that were started before.
 
     Raises:
-        LaunchError: the run's state cannot be read, or nothing can be written here.
+        LaunchError: nothing can be written here.
     """
-    state = directory.read_state()
     console = Console(lambda *_: None)
     inbox: Inbox = SimpleQueue()
     directory.make_chief()
-    if state.state in TRUTHS:
-        console.say(TRUTHS[state.state])
+    if is_running:
+        console.say("this run still goes on")
+    elif state.state == LOST:
+        console.say("the launcher of this run has gone without an end: killed, or the machine went down")
     if all(host.name == LOCALHOST for host in state.hosts):
         console.say("all of this run is here: it had no other hosts")
     remote = [as_host(host) for host in state.hosts if host.name != LOCALHOST]
@@ -73,7 +102,7 @@ def collect(directory: RunDirectory, early: HeadStart | None = None) -> int:
             console.say,
             ended=lambda: inbox.put(events.GatheringEnded()),
             refuse=hosts.give_up,
-            still_running=state.launcher.is_alive(),
+            still_running=is_running,
         )
         gathering.begin(state.hosts, hosts.is_lost)
         gathering.finish()

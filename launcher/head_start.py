@@ -20,6 +20,8 @@ OTHER_COMMANDS = ("collect", "doctor")
 """First words of a command line that is not about starting workers."""
 LARGEST_FILE = 1 << 16
 """Bytes of a cluster file that are looked at."""
+LARGEST_STATE = 1 << 20
+"""Bytes of a `run.json`."""
 FILE_OPTIONS = ("--cluster", "-c")
 PUNCTUATION = str.maketrans(dict.fromkeys("{}[],\"'", " "))
 
@@ -79,18 +81,27 @@ def named_run(arguments: Sequence[str]) -> tuple[str, str]:
 
 
 def agents_of_run(root: str, run: str) -> list[tuple[str, ...]]:
-    """The commands that reach the hosts which a run has left its files on."""
+    """The commands that reach the hosts which a run has left its files on; none where the user must be asked first."""
     import json
 
-    for path in (f"{root}/{run}/run.json", f"{run}/run.json"):
+    from launcher.own_files import ForeignError, is_made_here, read_own
+
+    for path in (f"{root}/{run}", run):
         try:
-            with open(path, "rb") as file:  # noqa: PTH123 - as above
-                hosts = [host for host in json.load(file)["hosts"] if host["name"] != LOCALHOST]
+            content, inode = read_own(path, "run.json", LARGEST_STATE)
+            state = json.loads(content)
+            hosts = [host for host in state["hosts"] if host["name"] != LOCALHOST]
+            if any(host["ssh_options"] for host in hosts) and not is_made_here(
+                state["launcher"]["host"], state["inode"], inode
+            ):
+                return []
             return [
                 tuple(agent_argv(host["name"], over_ssh([*host["ssh_options"], *ssh_options(host["connect_timeout"])])))
                 for host in hosts[:CONNECTING_AT_ONCE]
             ]
-        except (OSError, ValueError, LookupError, TypeError):
+        except ForeignError:
+            return []
+        except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             continue  # whoever reads it in earnest tells what is wrong with it
     return []
 

@@ -33,6 +33,17 @@ run_dir = click.option(
     show_default=True,
     help="Where the directories of runs are.",
 )
+take_over = click.option(
+    "--take-over",
+    is_flag=True,
+    help="You have seen that the run's launcher has gone, where this cannot be known here: after a kill on another "
+    "machine, on a file system whose locks stay on one machine.",
+)
+trust_ssh_options = click.option(
+    "--trust-ssh-options",
+    is_flag=True,
+    help="Use the options for ssh of a run that was made on another machine, or copied, without asking.",
+)
 env = click.option(
     "--env",
     multiple=True,

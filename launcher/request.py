@@ -12,7 +12,10 @@ from launcher.cluster_file import DEFAULT_COMMAND, NOTHING_ELSE, ClusterFile, Ho
 from launcher.errors import UsageError
 from launcher.here import here
 
-FOR_ONE_LAUNCH = frozenset({"run_dir", "resume", "dry_run", "as_json", "quiet", "verbose", "no_color", "cluster_copy"})
+FOR_ONE_LAUNCH = frozenset(
+    {"run_dir", "resume", "take_over", "trust_ssh_options", "dry_run", "as_json", "quiet", "verbose", "no_color"}
+    | {"cluster_copy"}
+)
 """What an earlier launch asked for of these is no longer of interest when its run goes on."""
 _KERAS = {"2": {"TF_USE_LEGACY_KERAS": "1", "LAUNCH_KERAS": "2"}, "3": {"TF_USE_LEGACY_KERAS": "0"}}
 """`--keras`: what TensorFlow chooses its Keras by, and by what the bootstrap checks and completes the choice of 2."""
@@ -28,6 +31,10 @@ class Request(NamedTuple):
     python: str | None = None
     run_dir: Path = Path("runs")
     resume: str | None = None
+    take_over: bool = False
+    """The user knows that the earlier launcher has gone."""
+    trust_ssh_options: bool = False
+    """The user wants the options for ssh of a run that was made elsewhere."""
     max_restarts: int | None = None
     stall: float | None = None
     """Seconds."""

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import click
+
+from launcher.access import chosen_options
 from launcher.cluster_file import ClusterFile
 from launcher.errors import UsageError
 from launcher.here import here
+from launcher.left_workers import await_their_end
+from launcher.own_files import ForeignError, read_own
 from launcher.placeholders import kept
 from launcher.redaction import REDACTED, redacted_yaml
 from launcher.request import FOR_ONE_LAUNCH, Request
-from launcher.run_directory import RunDirectory, resumed
+from launcher.run_directory import RunDirectory
+from launcher.run_directory.finding import find
+from launcher.run_directory.hold import DRY_RUN, LAUNCH, Hold
+from launcher.run_directory.state import LOST, RunState
 from launcher.run_directory.whole_files import relative
+from launcher.ssh_consent import ask_for_options
 
 
 class Resumption(NamedTuple):
@@ -26,37 +36,60 @@ class Resumption(NamedTuple):
     """The earlier one and the command line's, together."""
     notes: tuple[str, ...]
     """What the user is told of it, a line each."""
-    hosts: tuple[str, ...]
-    """Those that it had."""
+    state: RunState
+    """As the earlier launcher has left it."""
+    names_cluster: bool
+    """The cluster file is the one that the run names, not one of the command line."""
 
     def told(self, file: ClusterFile) -> Iterator[str]:
         """The notes, and other hosts than it had."""
         yield from self.notes
-        now = tuple(host.name for host in file.hosts)
-        if self.hosts and set(now) != set(self.hosts):
-            yield f"other hosts than before: {', '.join(now)} (before: {', '.join(self.hosts)})"
+        now, before = [host.name for host in file.hosts], [host.name for host in self.state.hosts]
+        if before and set(now) != set(before):
+            yield f"other hosts than before: {', '.join(now)} (before: {', '.join(before)})"
+
+    def ask_for_options(self, file: ClusterFile) -> None:
+        """Return if the options for ssh of a cluster file that the run names may be used.
+
+        Raises:
+            UsageError: they may not.
+        """
+        if self.names_cluster and not self.request.trust_ssh_options:
+            options = {host.name: chosen_options(host) for host in file.hosts if not host.is_local}
+            ask_for_options(self.directory, self.state, options)
 
 
-def resumption(request: Request) -> Resumption:
-    """What `--resume` means.
+@contextlib.contextmanager
+def resumed(request: Request) -> Iterator[Resumption]:
+    """What `--resume` means. No other launcher has the run while this lasts.
 
     Raises:
-        UsageError: there is no such run, it still runs, or what it was begun with is gone and must be said again.
+        UsageError: there is no such run, another launcher has it, or what it was begun with must be said again.
     """
-    directory = resumed(request.run_dir, request.resume or "")
-    state = directory.read_state()
-    lost = [f"the launcher of {directory.name} had gone without an end: killed, or the machine went down"]
-    notes = lost if state.state == "lost" else []
-    hosts = tuple(host.name for host in state.hosts)
+    directory = find(request.run_dir, request.resume, lambda line: click.echo(f"launch: {line}", err=True))
+    hold = Hold(directory.path, DRY_RUN if request.dry_run else LAUNCH, take_over=request.take_over)
+    try:
+        state = directory.read_state_left(take_over=request.take_over)
+        if state.state == LOST and not request.dry_run:
+            await_their_end(directory.name, directory.chief)
+        yield _resumption(directory, state, request)
+    finally:
+        hold.release()
+
+
+def _resumption(directory: RunDirectory, state: RunState, request: Request) -> Resumption:
+    gone = f"the launcher of {directory.name} had gone without an end: killed, or the machine went down"
+    notes = [gone] if state.state == LOST else []
     if not state.request:  # begun before requests were written down
         if request.cluster is None and request.workers is None:
             raise UsageError(f"{directory.name} does not say how it was begun: add --cluster FILE or --workers N")
-        return Resumption(directory, request, tuple(notes), hosts)
+        return Resumption(directory, request, tuple(notes), state, names_cluster=False)
     earlier = Request.of_record(state.request)
     if request.workers is not None and earlier.cluster is not None and not earlier.command:
         earlier = earlier._replace(command=state.command)  # the file's own, which no longer counts
     together = _with_unchanged_cluster(_with_secrets(_together(request, earlier)), request, directory)
-    return Resumption(directory, together, (*notes, *_differences(directory, together, earlier)), hosts)
+    notes.extend(_differences(directory, together, earlier))
+    return Resumption(directory, together, tuple(notes), state, names_cluster=request.cluster is None)
 
 
 def _together(request: Request, earlier: Request) -> Request:
@@ -101,16 +134,30 @@ def _with_unchanged_cluster(together: Request, request: Request, directory: RunD
         return together
     if _is_unchanged(together.cluster, directory):
         return together
-    copy = directory.cluster_file
-    if not copy.is_file() or REDACTED in copy.read_text("utf-8"):
+    copy = _copy(directory)
+    if copy is None or REDACTED in copy:
         changed = f"{relative(together.cluster)} is no longer what it was when {directory.name} began"
         raise UsageError(f"{changed}, and secrets are not written down: add --cluster FILE")
-    return together._replace(cluster_copy=copy)
+    return together._replace(cluster_copy=directory.cluster_file)
 
 
 def _is_unchanged(cluster: Path, directory: RunDirectory) -> bool:
-    copy = directory.cluster_file
-    return copy.is_file() and _redacted_text(cluster) == copy.read_text("utf-8")
+    copy = _copy(directory)
+    return copy is not None and _redacted_text(cluster) == copy
+
+
+def _copy(directory: RunDirectory) -> str | None:
+    """The run's own copy of its cluster file; None: it has none.
+
+    Raises:
+        UsageError: somebody else may have written it.
+    """
+    try:
+        return read_own(directory.path, directory.cluster_file.name)[0].decode("utf-8")
+    except ForeignError as error:
+        raise UsageError(str(error)) from error
+    except FileNotFoundError:
+        return None
 
 
 def _redacted_text(cluster: Path) -> str | None:

@@ -37,17 +37,22 @@ def run(request: Request, early: HeadStart | None = None) -> int:
     Raises:
         LaunchError: nothing was started, or a host failed before any worker was.
     """
-    earlier = None
-    if request.resume is not None:
-        from launcher.resumption import resumption
+    if request.resume is None:
+        return _run(request, early)
+    from launcher.resumption import resumed
 
-        earlier = resumption(request)
-        request = earlier.request
+    with resumed(request) as earlier:
+        return _run(earlier.request, early, earlier)
+
+
+def _run(request: Request, early: HeadStart | None, earlier: Resumption | None = None) -> int:
     file = requested_cluster(request)
     if request.dry_run:
         sys.stdout.buffer.write(planned(file, request, earlier).encode("utf-8", "surrogateescape"))
         return EXIT_DONE
     refuse_missing_programs(file)
+    if earlier is not None:
+        earlier.ask_for_options(file)
     try:
         return launch(file, request, early, earlier, in_own_process=True).exit_code
     finally:

@@ -16,7 +16,8 @@ from launcher.plan import AttemptPlan
 from launcher.redaction import redacted_yaml
 from launcher.request import Request
 from launcher.run_directory import RunDirectory
-from launcher.run_directory.state import Launcher, RunHost, RunState
+from launcher.run_directory.launcher_process import Launcher
+from launcher.run_directory.state import RunHost, RunState
 from launcher.run_result import RunResult
 
 
@@ -70,6 +71,7 @@ class RunRecord:
             hosts=tuple(hosts),
             collect=self._file.collect,
             request=self._request.as_record(),
+            inode=self._directory.inode,
         )
         self._directory.write_state(record)
 

@@ -35,6 +35,7 @@ from launcher.request import Request
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.chief_files import kept_line, newest_step
 from launcher.run_directory.event_log import EventLog
+from launcher.run_directory.hold import LAUNCH, Hold
 from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import holds_something, relative
@@ -72,6 +73,7 @@ class Session:
         self._directory = (
             earlier.directory if earlier else RunDirectory.create(request.run_dir, file.name, self._started)
         )
+        self._hold = None if earlier else Hold(self._directory.path, LAUNCH)
         self._first_attempt = self._directory.next_attempt()
         self._hosts_of = {task: host.name for host in file.hosts for task in host.tasks}
         self._console = Console(
@@ -117,6 +119,8 @@ class Session:
         finally:
             self._result = self._result._replace(exit_code=exit_code)
             self._finish()
+            if self._hold is not None:
+                self._hold.release()
         return self._result
 
     def _bring_support(self) -> None:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from launcher.errors import LaunchError
+from launcher.run_directory.hold import NO_LOCKS
 from launcher.run_directory.whole_files import write_all, write_whole
 
 SPARE_LINES = 1000
@@ -133,6 +134,11 @@ def _locked(path: Path) -> int:
         except BlockingIOError as error:
             os.close(fd)
             raise InUseError from error
+        except OSError as error:
+            if error.errno in NO_LOCKS:  # then one launcher at a time has the whole directory
+                return fd
+            os.close(fd)
+            raise
         except BaseException:
             os.close(fd)
             raise

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,9 @@ from typing import Any, NamedTuple
 from launcher.cluster import Task
 from launcher.errors import LaunchError, UsageError
 from launcher.here import here
-from launcher.run_directory.state import RunState
+from launcher.own_files import ForeignError, is_made_here, read_own
+from launcher.run_directory.launcher_process import Life
+from launcher.run_directory.state import LOST, RunState
 from launcher.run_directory.whole_files import make_directory, relative, shown, write_whole
 
 DEFAULT_ROOT = Path("runs")
@@ -22,7 +25,6 @@ LATEST = "latest"
 """A symbolic link in the root to the run that was started last."""
 
 _LONGEST_NAME = 50
-_STAMP = re.compile(r"(\d{8}-\d{6})-(.+?)(?:-(\d+))?")
 
 
 class RunDirectory(NamedTuple):
@@ -142,18 +144,46 @@ class RunDirectory(NamedTuple):
         write_whole(self.run_file, _json(msgspec.to_builtins(state)))
 
     def read_state(self) -> RunState:
-        """Read `run.json`; a run whose launcher was killed is not `running`, whatever it says there.
+        """Read `run.json`.
 
         Raises:
-            LaunchError: there is none, or it is not ours.
+            UsageError: somebody else may have written it.
+            LaunchError: there is none, or it was not written by a launcher.
         """
         import msgspec
 
         try:
-            state = msgspec.convert(json.loads(self.run_file.read_bytes()), RunState)
-        except (OSError, ValueError) as error:
+            content, _ = read_own(self.path, self.run_file.name)
+            return msgspec.convert(json.loads(content), RunState)
+        except ForeignError as error:
+            raise UsageError(str(error)) from error
+        except (OSError, ValueError, RecursionError) as error:
             raise LaunchError(f"{shown(self.run_file)}: no readable state of a run ({error}).") from error
-        return state.in_truth()
+
+    def read_state_left(self, *, take_over: bool = False) -> RunState:
+        """The same, by who holds the directory: a run that is `running` by what it says is `lost`, for nobody runs it.
+
+        Raises:
+            UsageError: a launcher of an earlier version may run it. With `take_over` the user knows that it has gone.
+        """
+        state = self.read_state()
+        if state.state != "running":
+            return state
+        if not state.launcher.host and state.launcher.life() is not Life.GONE and not take_over:
+            raise UsageError(
+                f"run {shown(Path(self.name))} may still run: an earlier version of tf-launch began it as process "
+                f"{state.launcher.pid}, and that is a launcher. If it is another run's, add --take-over"
+            )
+        return replace(state, state=LOST)
+
+    def is_made_here(self, state: RunState) -> bool:
+        """Whether the run is one of this machine and this directory, not a copy or another machine's."""
+        return is_made_here(state.launcher.host, state.inode, self.inode)
+
+    @property
+    def inode(self) -> int:
+        """Of the directory."""
+        return self.path.stat().st_ino
 
     def write_plan(self, attempt: int, plan: Mapping[str, Any]) -> None:
         """Write an attempt's `plan.json`; the plan's secrets must be redacted already."""
@@ -169,45 +199,6 @@ def file_name(name: str) -> str:
     """The name with nothing in it that is special in a file name: `my run/3` -> `my-run-3`."""
     safe = re.sub(r"[^\w.]+", "-", name).strip("-.")[:_LONGEST_NAME].strip("-.")
     return safe or "run"
-
-
-def newest(root: Path) -> RunDirectory:
-    """The run below `root` that was started last.
-
-    Raises:
-        UsageError: there is none.
-    """
-    runs = _runs(root)
-    if not runs:
-        raise UsageError(f"{shown(root)}: no run here yet. Start one, or name the directory of a run.")
-    return runs[-1]
-
-
-def find(root: Path, run: str | None) -> RunDirectory:
-    """The run that the user means: by name below `root`, by path, or the newest if `run` is None.
-
-    Raises:
-        UsageError: there is no such run.
-    """
-    if run is None:
-        return newest(root)
-    for path in (root / run, Path(run)):
-        if (path / "run.json").is_file():
-            return RunDirectory(path.resolve())
-    raise UsageError(_unknown_run(root, run))
-
-
-def resumed(root: Path, run: str) -> RunDirectory:
-    """The directory of an earlier run, to go on in it.
-
-    Raises:
-        UsageError: there is no such run, or it still runs.
-    """
-    directory = find(root, run)
-    launcher = directory.read_state().launcher
-    if launcher.is_alive():
-        raise UsageError(f"run {directory.path.name} still runs (launcher: process {launcher.pid}); stop it first")
-    return directory
 
 
 def _new_directory(root: Path, name: str) -> Path:
@@ -242,30 +233,6 @@ def _made(path: Path) -> Path:
     except OSError as error:
         raise LaunchError(f"{shown(path)}: cannot be made: {error.strerror}.") from error
     return path
-
-
-def _runs(root: Path) -> list[RunDirectory]:
-    try:
-        paths = [path for path in root.iterdir() if _STAMP.fullmatch(path.name) and (path / "run.json").is_file()]
-    except OSError:
-        # No root yet, or one that cannot be read: no run that could be told of.
-        return []
-    return [RunDirectory(path.absolute()) for path in sorted(paths, key=_age)]
-
-
-def _age(path: Path) -> tuple[str, int, str]:
-    match = _STAMP.fullmatch(path.name)
-    assert match
-    return match[1], int(match[3] or 1), path.name
-
-
-def _unknown_run(root: Path, run: str) -> str:
-    import difflib
-
-    names = [known.path.name for known in _runs(root)]
-    near = difflib.get_close_matches(run, names, n=1, cutoff=0.4) or names[-1:]
-    advice = f"Did you mean {near[0]}?" if near else "There is no run there yet."
-    return f"{run!r} is neither the name of a run in {shown(root)} nor the path of a run directory. {advice}"
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

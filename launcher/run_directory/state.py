@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from launcher.cluster import Task, chief_of
+from launcher.run_directory.launcher_process import Launcher
 
-
-@dataclass(frozen=True, slots=True)
-class Launcher:
-    """The process that runs a run. A pid alone may belong to somebody else by now."""
-
-    pid: int
-    created: float
-    """Seconds since 1970, as psutil tells it."""
-
-    @classmethod
-    def this_process(cls) -> Launcher:
-        """The process that calls."""
-        import psutil
-
-        return cls(os.getpid(), psutil.Process().create_time())
-
-    def is_alive(self) -> bool:
-        """The very process still runs."""
-        if not Path(f"/proc/{self.pid}").exists():
-            return False  # as with most runs; importing psutil takes its time
-        import psutil
-
-        try:
-            process = psutil.Process(self.pid)
-            return abs(process.create_time() - self.created) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
+LOST = "lost"
+"""A state that nobody writes down: the launcher has gone without saying how the run ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +44,7 @@ class RunState:
     run_id: str
     command: tuple[str, ...]
     state: str
-    """`running`, `done`, `failed` or `stopped`; and `lost`, which nobody writes down: see `in_truth`."""
+    """`running`, `done`, `failed` or `stopped`. `running` is also what a launcher leaves that was killed."""
     started: str
     """ISO 8601 with the offset to UTC."""
     launcher: Launcher
@@ -84,8 +58,5 @@ class RunState:
     """What is gathered of the chief's output directory: names below it; `.` is all that is there."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """What the command line asked for (`launcher.request.Request`), secrets redacted."""
-
-    def in_truth(self) -> RunState:
-        """The same, but `lost` where the launcher has gone without writing down how the run ended."""
-        gone = self.state == "running" and not self.launcher.is_alive()
-        return replace(self, state="lost") if gone else self
+    inode: int = 0
+    """Of the run's directory: a copy of it has another one."""

@@ -47,6 +47,7 @@ def test_a_run_that_is_not_there_is_told(collect: Collect, arguments: tuple[str,
 
 def test_a_run_whose_state_cannot_be_read_is_told(collect: Collect, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "run.json").chmod(0o600)
     collected = collect(tmp_path)
 
     assert collected.returncode == 1

@@ -46,7 +46,7 @@ def test_a_run_that_still_runs_cannot_be_resumed(launch: Start) -> None:
     refused = launch("--workers", "1", "--resume", running.run_directory, "--", "true")
 
     assert refused.wait() == 2
-    assert f"still runs (launcher: process {running.process.pid})" in refused.stderr
+    assert f"still runs (launcher: process {running.process.pid} on " in refused.stderr
     running.signal(signal.SIGTERM)
     assert running.wait() == 143
 

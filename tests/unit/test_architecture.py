@@ -47,7 +47,9 @@ LAUNCHER = """
     gang
     lone_workers endings
     last_steps hosts dry_run failure.interrupted failure.report failure.restart_policy failure.root_cause python_choice
+    ssh_consent run_directory.finding
     run_directory.brought run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
+    run_directory.hold
     failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
     connection
     plan request access host_facts failure.remedies sync.project
@@ -61,10 +63,10 @@ LAUNCHER = """
     cluster_file.value_kinds console.worker_text
     cluster_file.yaml_nodes console.interruption
     cluster_file.file_text events placeholders failure.collateral failure.traceback_text sync.complaints
-    run_directory.whole_files run_directory.state
+    run_directory.whole_files run_directory.state left_workers
     task_names
     console.folding
-    called_as cluster errors failure.excerpt failure.keras2 redaction transport
+    called_as cluster errors failure.excerpt failure.keras2 own_files redaction run_directory.launcher_process transport
     here console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
     wording
     examiner.pair

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from launcher.cluster_file import read_cluster_file
 from launcher.collect import as_host
 from launcher.head_start import likely_agents, named_hosts
 from launcher.run_directory import RunDirectory
-from launcher.run_directory.state import Launcher, RunHost, RunState
+from launcher.run_directory.launcher_process import Launcher
+from launcher.run_directory.state import RunHost, RunState
 from launcher.transport import LEASE
 
 FILES = {
@@ -73,8 +76,9 @@ def state(tmp_path: Path) -> RunState:
         RunHost("gpu-a", ("worker-1",), "/a", "/a/output"),
         RunHost("me@gpu-b", ("worker-2",), "/b", "/b/output", ("-p", "2222"), 3.0),
     )
-    state = RunState("run", ("true",), "done", "", Launcher(1, 0.0), {}, hosts=hosts)
-    RunDirectory.create(tmp_path / "runs", "run", datetime(2026, 11, 20)).write_state(state)
+    state = RunState("run", ("true",), "done", "", Launcher.this_process(), {}, hosts=hosts)
+    run = RunDirectory.create(tmp_path / "runs", "run", datetime(2026, 11, 20))
+    run.write_state(replace(state, inode=run.inode))
     return state
 
 
@@ -91,9 +95,34 @@ def test_the_hosts_of_a_run_are_guessed_as_collect_wants_them(
     assert likely_agents(["collect", *arguments]) == wanted
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"hosts": [{}]}', b'{"hosts": [{"name": 3}]}', b"\xff"])
+def test_a_run_that_was_made_elsewhere_and_has_options_for_ssh_gets_no_head_start(
+    tmp_path: Path, state: RunState
+) -> None:
+    (run,) = (tmp_path / "runs").glob("2*")
+    shutil.copytree(run, tmp_path / "copy")
+
+    assert len(likely_agents(["collect", str(run)])) == 2
+    assert likely_agents(["collect", str(tmp_path / "copy")]) == []
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_a_run_that_others_can_write_to_gets_no_head_start(tmp_path: Path, state: RunState, mode: int) -> None:
+    (run,) = (tmp_path / "runs").glob("2*")
+    run.chmod(mode)
+
+    assert likely_agents(["collect", str(run)]) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"[]", b"{}", b'{"hosts": [{}]}', b'{"hosts": [{"name": 3}]}', b"\xff", b"[" * 1_000_000),
+        b'{"hosts": [{"name": "a", "ssh_options": [], "connect_timeout": Infinity}]}',
+    ],
+)
 def test_a_run_that_cannot_be_read_is_left_to_who_tells_of_it(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.json").write_bytes(content)
+    (tmp_path / "run.json").chmod(0o600)
 
     assert likely_agents(["collect", str(tmp_path)]) == []
     assert likely_agents(["collect", "--run-dir", str(tmp_path)]) == []

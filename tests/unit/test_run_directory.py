@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from hypothesis import strategies as st
 from launcher.cluster import Task
 from launcher.errors import LaunchError, UsageError
 from launcher.events import Event, HostReady, Interrupted, PortsReserved, ProgressMade, TaskExited, as_record
-from launcher.run_directory import RunDirectory, file_name, find, newest
+from launcher.run_directory import RunDirectory, file_name
 from launcher.run_directory.event_log import EventLog
+from launcher.run_directory.launcher_process import Launcher
 from launcher.run_directory.remote_logs import RemoteLogs
-from launcher.run_directory.state import Launcher, RunHost, RunState
+from launcher.run_directory.state import RunHost, RunState
 from launcher.run_directory.whole_files import write_whole
 
 NOW = datetime(2026, 11, 20, 14, 22, 33)
@@ -32,7 +34,7 @@ STATE = RunState(
     command=("python", "träin.py", os.fsdecode(b"\xff")),
     state="stopped",
     started="2026-11-20T14:22:33+00:00",
-    launcher=Launcher(pid=4711, created=1795184553.25),
+    launcher=Launcher(4711, "gpu-login", "0badcafe", "00000000-0000-4000-8000-000000000000", "pid:[4026531836]", 100),
     versions={"tf-launch": "0.1.0"},
     hosts=(RunHost("me@gpu-a", ("worker-0",), "/home/me/run", "/home/me/run/output", ("-p", "2222"), 5.0),),
     collect=("checkpoints", os.fsdecode(b"\xff")),
@@ -148,7 +150,7 @@ def test_any_path_will_do(tmp_path: Path, place: bytes) -> None:
     log = EventLog(run.events_file, complain)
     log.append(Interrupted(2))
     log.close()
-    assert newest(root).read_state() == STATE
+    assert run.read_state() == STATE
 
 
 @pytest.mark.parametrize(
@@ -226,22 +228,6 @@ except LaunchError as error:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_this_launcher_is_known_to_be_alive_and_another_is_not() -> None:
-    here = Launcher.this_process()
-    assert here.is_alive()
-    assert not replace(here, created=here.created - 60).is_alive()
-
-
-def test_an_ended_launcher_is_known_to_be_gone() -> None:
-    import psutil
-
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        there = Launcher(process.pid, psutil.Process(process.pid).create_time())
-        assert there.is_alive()
-        process.kill()
-    assert not there.is_alive()
-
-
 def test_events_are_lines_with_both_clocks(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.jsonl", complain)
     log.append(Interrupted(15))
@@ -299,14 +285,6 @@ def test_events_become_json_objects(event: Event, expected: dict[str, object]) -
     assert as_record(event) == expected
 
 
-def test_the_newest_run_is_found(tmp_path: Path) -> None:
-    for n in range(10):
-        started(tmp_path, "run")
-        started(tmp_path, "older", NOW.replace(year=2025, second=n))
-    RunDirectory.create(tmp_path, "not-yet-begun", NOW.replace(year=2027))
-    assert newest(tmp_path).name == "20261120-142233-run-10"
-
-
 def test_latest_points_to_the_run_that_began_last(tmp_path: Path) -> None:
     started(tmp_path, "first")
     run = started(tmp_path, "second")
@@ -320,26 +298,42 @@ def test_a_file_of_the_users_called_latest_is_left_alone(tmp_path: Path) -> None
     assert (tmp_path / "latest").read_text() == "mine"
 
 
-def test_a_run_is_found_by_name_by_path_and_as_the_newest(tmp_path: Path) -> None:
+def test_a_run_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     run = started(tmp_path, "run")
-    found = [find(tmp_path, which) for which in (run.name, str(run.path), "latest", None)]
-    assert {each.path for each in found} == {run.path.resolve()}
+    told = json.loads(run.run_file.read_bytes())
+    told["launcher"] = {"pid": 4711, "created": 1795184553.25}
+    del told["inode"]
+    run.run_file.write_text(json.dumps(told))
+    run.run_file.chmod(0o600)
+    assert run.read_state() == replace(STATE, launcher=Launcher(4711))
 
 
-def test_an_unknown_run_is_told_with_the_nearest(tmp_path: Path) -> None:
-    run = started(tmp_path, "two_hosts")
-    with pytest.raises(UsageError, match=f"Did you mean {run.name}"):
-        find(tmp_path, "20261120-142233-two_host")
-    with pytest.raises(UsageError, match="no run here yet"):
-        newest(tmp_path / "elsewhere")
-
-
-def test_a_run_whose_launcher_has_gone_without_an_end_is_lost(tmp_path: Path) -> None:
-    here, gone = Launcher.this_process(), STATE.launcher
+def test_a_run_that_nobody_runs_any_more_without_an_end_is_lost(tmp_path: Path) -> None:
     run = started(tmp_path, "run")
 
-    def read(state: str, launcher: Launcher) -> str:
-        run.write_state(replace(STATE, state=state, launcher=launcher))
-        return run.read_state().state
+    def left(state: str) -> str:
+        run.write_state(replace(STATE, state=state))
+        return run.read_state_left().state
 
-    assert [read("running", here), read("running", gone), read("done", gone)] == ["running", "lost", "done"]
+    assert [left("running"), left("done")] == ["lost", "done"]
+
+
+def test_a_process_that_may_be_the_launcher_of_an_earlier_version_is_asked_about(tmp_path: Path) -> None:
+    run = started(tmp_path, "run")
+    with subprocess.Popen([sys.executable, "-c", "input()", "launch"], stdin=subprocess.PIPE) as process:
+        run.write_state(replace(STATE, state="running", launcher=Launcher(process.pid)))
+        with pytest.raises(UsageError, match=rf"process {process.pid}, and that is a launcher.* --take-over"):
+            run.read_state_left()
+        assert run.read_state_left(take_over=True).state == "lost"
+        process.kill()
+    assert run.read_state_left().state == "lost"
+
+
+def test_a_copy_is_not_taken_for_the_run_that_was_made_here(tmp_path: Path) -> None:
+    run = started(tmp_path, "run")
+    run.write_state(replace(STATE, launcher=Launcher.this_process(), inode=run.inode))
+    copy = RunDirectory(tmp_path / "copy")
+    shutil.copytree(run.path, copy.path)
+
+    assert run.is_made_here(run.read_state())
+    assert not copy.is_made_here(copy.read_state())

@@ -1,0 +1,46 @@
+"""Workers of a launcher that was killed: until their agent has stopped them, nobody else may use their directory."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from launcher.errors import LaunchError
+
+PATIENCE = 5.0
+"""Seconds. The agent of a launcher that has gone needs 0.3 s, on a busy machine more."""
+LOOK = 0.02
+
+
+def await_their_end(run_id: str, output_dir: Path) -> None:
+    """Return once no process of this machine works for the run.
+
+    Raises:
+        LaunchError: some go on.
+    """
+    until = time.monotonic() + PATIENCE
+    marks = {f"LAUNCH_RUN_ID={run_id}".encode(), b"LAUNCH_OUTPUT_DIR=" + os.fsencode(output_dir)}
+    while left := [pid for pid in _others() if marks <= _environment(pid)]:
+        if time.monotonic() >= until:
+            pids = " ".join(map(str, left))
+            raise LaunchError(
+                f"run {run_id}: processes of its last attempt still run and would write to its files: end them first "
+                f"(kill -9 {pids})"
+            )
+        time.sleep(LOOK)
+
+
+def _others() -> list[int]:
+    try:
+        names = [path.name for path in Path("/proc").iterdir()]
+        return [int(name) for name in names if name.isdecimal() and int(name) != os.getpid()]
+    except OSError:
+        return []  # no /proc: nobody is seen
+
+
+def _environment(pid: int) -> set[bytes]:
+    try:
+        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    except OSError:
+        return set()  # it has ended, or is another user's

@@ -1,0 +1,123 @@
+"""Files that say which programs are started: read only where nobody but this user can have written them.
+
+Each is opened first and looked at afterwards, so that nobody can exchange it in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+if False:  # names for type checkers only: typing costs start-up time, and this is read before the first ssh is started
+    from collections.abc import Iterator
+
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+LARGEST = 1 << 24
+"""Bytes; what is longer was not written by a launcher."""
+
+
+class ForeignError(Exception):
+    """Somebody else may have written it; the message says who, and what to do."""
+
+
+@contextlib.contextmanager
+def own_directory(path: str | os.PathLike[str]) -> Iterator[int]:
+    """The descriptor of a directory, for as long as this lasts.
+
+    Raises:
+        ForeignError: it is not this user's alone.
+        OSError: it cannot be opened.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError as error:
+        owner = os.stat(path).st_uid  # noqa: PTH116 - importing pathlib takes longer than all of this
+        if owner == os.geteuid():
+            raise
+        raise ForeignError(_another_users(owner, path)) from error
+    try:
+        refuse_foreign(fd, path)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def open_own(directory: int, name: str, path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
+    """Open a file in an open directory, whose path is for messages.
+
+    Raises:
+        ForeignError: it is not this user's alone.
+        OSError: it cannot be opened, or is something else than a file.
+    """
+    fd = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(f"{os.fspath(path)}/{name} is no regular file")
+        refuse_foreign(fd, f"{os.fspath(path)}/{name}")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_own(path: str | os.PathLike[str], name: str, largest: int = LARGEST) -> tuple[bytes, int]:
+    """The content of a file in a directory, and the directory's inode.
+
+    Raises:
+        ForeignError: the directory or the file is not this user's alone.
+        OSError: it cannot be read, is something else than a file, or is longer than `largest`.
+    """
+    with own_directory(path) as directory, open(open_own(directory, name, path), "rb") as file:
+        content = file.read(largest + 1)
+        if len(content) > largest:
+            raise OSError(f"{os.fspath(path)}/{name} is longer than {largest} bytes")
+        return content, os.fstat(directory).st_ino
+
+
+def refuse_foreign(fd: int, path: str | os.PathLike[str]) -> None:
+    """Let an open file pass that belongs to this user, and that nobody else may write.
+
+    Raises:
+        ForeignError: it is another one.
+    """
+    found = os.fstat(fd)
+    if found.st_uid != os.geteuid():
+        raise ForeignError(_another_users(found.st_uid, path))
+    if found.st_mode & WRITABLE_BY_OTHERS:
+        text, word = _shown(path)
+        raise ForeignError(
+            f"{text} can be written by others (mode {stat.S_IMODE(found.st_mode):04o}), and programs are started as it "
+            f"says. Look at what it says, then take that right away: chmod go-w {word}"
+        )
+
+
+def is_made_here(host: object, inode: object, found_inode: int) -> bool:
+    """Whether a run was made on this machine in this very directory, by what its `run.json` says; a copy was not."""
+    return host == os.uname().nodename and inode == found_inode
+
+
+def _another_users(uid: int, path: str | os.PathLike[str]) -> str:
+    owner, (text, word) = _user_name(uid), _shown(path)
+    return (
+        f"{text} belongs to {owner}, not to {_user_name(os.geteuid())}, and programs are started as it says. "
+        f"Do this as its owner (sudo -u {owner} ...), or with a copy of your own (cp -r {word} ...)"
+    )
+
+
+def _shown(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """A path in a message, and as a word of a command."""
+    import shlex  # needed for messages only
+
+    text = os.fspath(path)
+    return (text, shlex.quote(text)) if text.isprintable() else (repr(text), "PATH")
+
+
+def _user_name(uid: int) -> str:
+    """The user's name, or `#` and the number of one who has none here, as sudo takes it."""
+    import pwd  # as above
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"#{uid}"

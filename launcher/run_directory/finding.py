@@ -1,0 +1,111 @@
+"""Which run the user means: an own one, whatever else lies beside it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from launcher.errors import LaunchError, UsageError
+from launcher.own_files import ForeignError, open_own, own_directory
+from launcher.run_directory import LATEST, RunDirectory
+from launcher.run_directory.whole_files import shown
+
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_STAMP = re.compile(r"(\d{8}-\d{6})-(.+?)(?:-(\d+))?")
+
+
+def find(root: Path, run: str | None, complain: Callable[[str], object]) -> RunDirectory:
+    """The run that the user means: by name below `root`, by path, or the one that was started last (None, `latest`).
+
+    `complain` is told of a newer run that cannot be read.
+
+    Raises:
+        UsageError: there is no such run, or it is not this user's alone.
+        LaunchError: it cannot be read.
+    """
+    if run in (None, LATEST):
+        return _linked(root) or newest(root, complain)
+    for path in (root / str(run), Path(str(run))):
+        try:
+            _open_run(path)
+        except ForeignError as error:
+            raise UsageError(str(error)) from error
+        except OSError as error:
+            if error.errno in NOT_THERE:
+                continue
+            raise LaunchError(f"{shown(path / 'run.json')}: no readable state of a run ({error}).") from error
+        return RunDirectory(path.resolve())
+    raise UsageError(_unknown_run(root, str(run)))
+
+
+def newest(root: Path, complain: Callable[[str], object]) -> RunDirectory:
+    """The run below `root` that was started last.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for run in _own_runs(root):
+        try:
+            run.read_state()
+        except LaunchError as error:
+            complain(f"{error} It is passed over.")
+            continue
+        return run
+    raise UsageError(f"{shown(root)}: no run of yours here yet. Start one, or name the directory of a run.")
+
+
+def _linked(root: Path) -> RunDirectory | None:
+    """What `latest` points to, unless somebody else has made the link or what it points to."""
+    link = root / LATEST
+    try:
+        if not link.is_symlink() or link.lstat().st_uid != os.geteuid():
+            return None
+        _open_run(link)
+        run = RunDirectory(link.resolve())
+        run.read_state()
+    except (ForeignError, OSError, LaunchError):
+        return None
+    return run
+
+
+def _own_runs(root: Path) -> Iterator[RunDirectory]:
+    """All that are this user's, the last one first."""
+    try:
+        names = [path.name for path in root.iterdir() if _STAMP.fullmatch(path.name)]
+    except OSError:
+        return  # no root yet, or one that cannot be read: no run that could be told of
+    for name in sorted(names, key=_age, reverse=True):
+        try:
+            _open_run(root / name)
+        except (ForeignError, OSError):
+            continue  # another user's, one that has not begun, or none at all
+        yield RunDirectory((root / name).absolute())
+
+
+def _open_run(path: Path) -> None:
+    """Let a directory pass that has a `run.json`, both of them this user's alone.
+
+    Raises:
+        ForeignError: they are not.
+        OSError: they cannot be opened, or are something else.
+    """
+    with own_directory(path) as directory:
+        os.close(open_own(directory, "run.json", path))
+
+
+def _age(name: str) -> tuple[str, int, str]:
+    match = _STAMP.fullmatch(name)
+    assert match
+    return match[1], int(match[3] or 1), name
+
+
+def _unknown_run(root: Path, run: str) -> str:
+    import difflib
+
+    names = [known.name for known in _own_runs(root)]
+    near = difflib.get_close_matches(run, names, n=1, cutoff=0.4) or names[:1]
+    advice = f"Did you mean {near[0]}?" if near else "There is no run of yours there yet."
+    return f"{run!r} is neither the name of a run in {shown(root)} nor the path of a run directory. {advice}"
