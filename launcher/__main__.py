@@ -1,6 +1,6 @@
 """`launch`, and `python -m launcher`.
 
-Agents are started first: their Python boots, and ssh connects, while this one imports the rest.
+This machine's agent is started first: its Python boots while this one imports the rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Agents that are started before anything slow is imported, on a guess of which hosts the command line means.
+"""Agents that are started before anything slow is imported, on a guess of what the command line means.
 
 A guess is used only where the run turns out to want that very command; any other is ended, and has done nothing. So it
 may be simple: it needs to be right for the files that people write, not for every file that YAML allows.
@@ -7,11 +7,13 @@ may be simple: it needs to be right for the files that people write, not for eve
 from __future__ import annotations
 
 import itertools
+import os
 import signal
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 
 from launcher.agent_process import AgentProcess
-from launcher.transport import CONNECTING_AT_ONCE, LOCALHOST, SSH, agent_argv, local, over_ssh, ssh_options
+from launcher.transport import CONNECTING_AT_ONCE, LOCALHOST, SSH, agent_argv, over_ssh, ssh_options
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 """Signals that end this process before a run has taken them over."""
@@ -23,11 +25,16 @@ LARGEST_FILE = 1 << 16
 LARGEST_STATE = 1 << 20
 """Bytes of a `run.json`."""
 FILE_OPTIONS = ("--cluster", "-c")
+LOCALHOST_IN_FILE = ("host:", LOCALHOST)
 PUNCTUATION = str.maketrans(dict.fromkeys("{}[],\"'", " "))
 
 
 def likely_agents(arguments: Sequence[str]) -> list[tuple[str, ...]]:
-    """The commands that start the agents of this command line's hosts, as far as a glance tells."""
+    """The commands that start the agents of this command line's hosts, as far as a glance tells.
+
+    Of the hosts in a cluster file this machine alone is started early: the others are not dialled before the file has
+    been read without a mistake.
+    """
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if STARTING_NOTHING & set(own):
         return []
@@ -35,23 +42,24 @@ def likely_agents(arguments: Sequence[str]) -> list[tuple[str, ...]]:
         return agents_of_run(*named_run(own[1:]))
     if own and own[0] in OTHER_COMMANDS:
         return []
-    hosts = named_hosts(own)
-    return [tuple(agent_argv(host, local if host == LOCALHOST else over_ssh(ssh_options()))) for host in hosts]
+    return [tuple(agent_argv(LOCALHOST))] if runs_here(own) else []
 
 
-def named_hosts(arguments: Sequence[str]) -> list[str]:
-    """The hosts of the cluster file, this machine where none is named, nothing where a glance is not enough."""
+def runs_here(arguments: Sequence[str]) -> bool:
+    """Whether this machine is a host of the cluster file, or no file is named."""
     path = cluster_file(arguments)
-    if path is None:
-        return [LOCALHOST]
+    return path is None or LOCALHOST_IN_FILE in itertools.pairwise(words_of(glance(path)))
+
+
+def glance(path: str) -> str:
+    """The beginning of a cluster file; nothing of what only seems to be one, such as a pipe that would wait."""
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - importing pathlib takes longer than all of this
-            words = list(words_of(file.read(LARGEST_FILE)))
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - importing pathlib takes longer than all of this
+            return ""
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - as above
+            return file.read(LARGEST_FILE)
     except (OSError, ValueError):
-        return []  # whoever reads it in earnest tells what is wrong with it
-    hosts = list(dict.fromkeys(word for before, word in itertools.pairwise(words) if before == "host:"))
-    called_otherwise = {"ssh:", "lease:"} & set(words)
-    return [host for host in hosts[:CONNECTING_AT_ONCE] if host == LOCALHOST or not called_otherwise]
+        return ""  # whoever reads it in earnest tells what is wrong with it
 
 
 def cluster_file(arguments: Sequence[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from launching import Launch, program
+from odd_ssh import OddHosts
 
 Start = Callable[..., Launch]
 
@@ -53,6 +55,28 @@ def test_a_file_that_cannot_be_read_is_named(
     make(tmp_path / "cluster.yaml")
 
     assert said in refused(launch("--cluster", "cluster.yaml", *TOUCH))
+
+
+def test_a_pipe_is_refused_at_once(launch: Start, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "cluster.yaml")
+
+    assert "a cluster file must be a regular file" in refused(launch("--cluster", "cluster.yaml", *TOUCH))
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [("hosts: [{host: gpu-a}, {host: gpu-b, wrokers: 2}]", ()), ("hosts: [{host: gpu-a}]", ("--wokers", "2"))],
+    ids=["in the file", "in the command line"],
+)
+def test_no_host_is_dialled_where_there_is_a_mistake(
+    launch: Start, tmp_path: Path, text: str, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "cluster.yaml").write_text(text)
+    hosts = OddHosts(tmp_path / "hosts")
+
+    refused(launch("--cluster", "cluster.yaml", *options, *TOUCH, env=hosts.environment(os.environ["PATH"])))
+
+    assert not hosts.times_started("gpu-a")
 
 
 @pytest.mark.parametrize(
