@@ -22,6 +22,8 @@ ANY_PORT = "0"
 """Of a host that is not asked, and whose `ports` do not say: for machines."""
 CHOSEN_AT_START = "<chosen at start>"
 """The same for a person."""
+UNKNOWN_DIGITS = "<digits>"
+"""In place of those that nobody knows before a start, in names on hosts behind ssh."""
 
 ADMITTED = {
     "loopback": "only this machine may connect to the tasks' ports, at its loopback addresses",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from launcher.access import chosen_options
 from launcher.cluster_file import DEFAULT_RUN_DIR, ClusterFile, Host
@@ -21,24 +21,36 @@ TRAINING = PACKAGE.parent / "training"
 KERAS_FIX = TRAINING / "keras_multiworker.py"
 KERAS_BESIDE = (TRAINING / "keras_progress.py", TRAINING / "keras_stall.py")
 """Found by the bootstrap beside the fix."""
-SUPPORT = "support"
-"""Below a run's directory on a host behind ssh: what we bring along."""
-PROGRAM = f"{SUPPORT}/program"
-"""The training program, where that is what runs."""
+PROGRAM = "program"
+"""The training program, where that is what runs, below what we bring along."""
 OUTPUT = "output"
 REMOTE_PYTHON = "python3"
 UNTOLD = HostFacts()
 """For a dry run, which asks no host: paths begin with ~."""
 
 
+class Names(NamedTuple):
+    """What directories on hosts behind ssh are called. Nobody can know it before, and make them first."""
+
+    run: str
+    """The run's, the same whenever it goes on."""
+    support: str
+    """What we bring along, in the run's directory: new with each launch, so that nobody has put anything else there."""
+
+    @classmethod
+    def of(cls, run_id: str, known: str = "", digits: Callable[[], str] = lambda: os.urandom(8).hex()) -> Names:
+        """Of a launch. `known`: the run's, if it has one already."""
+        return cls(known or f"{run_id}-{digits()}", f"support-{digits()}")
+
+
 def host_contexts(
-    file: ClusterFile, directory: Path, facts: Mapping[str, HostFacts], *, fix_keras: bool
+    file: ClusterFile, directory: Path, names: Names, facts: Mapping[str, HostFacts], *, fix_keras: bool
 ) -> dict[str, HostContext]:
     """A context for each host of the file; `directory` is the run's own on this machine."""
     return {
         host.name: _local_context(directory, fix_keras)
         if host.is_local
-        else _remote_context(host, directory, facts.get(host.name, UNTOLD), fix_keras, brings_training(*file.commands))
+        else _remote_context(host, names, facts.get(host.name, UNTOLD), fix_keras, brings_training(*file.commands))
         for host in file.hosts
     }
 
@@ -72,8 +84,9 @@ def _local_context(directory: Path, fix_keras: bool) -> HostContext:
     )
 
 
-def _remote_context(host: Host, directory: Path, facts: HostFacts, fix_keras: bool, training: bool) -> HostContext:
-    run_dir = expanded(remote_run_dir(host, directory), facts.home)
+def _remote_context(host: Host, names: Names, facts: HostFacts, fix_keras: bool, training: bool) -> HostContext:
+    run_dir = expanded(remote_run_dir(host, names), facts.home)
+    support = f"{run_dir}/{names.support}"
     return HostContext(
         python=REMOTE_PYTHON,
         workdir=facts.home,
@@ -81,20 +94,15 @@ def _remote_context(host: Host, directory: Path, facts: HostFacts, fix_keras: bo
         output_dir=f"{run_dir}/{OUTPUT}",
         run_dir=run_dir,
         environment=facts.environment,
-        bootstrap=f"{run_dir}/{SUPPORT}",
-        keras_fix=f"{run_dir}/{SUPPORT}/{KERAS_FIX.name}" if fix_keras and KERAS_FIX.is_file() else None,
-        program=f"{run_dir}/{PROGRAM}" if training else None,
+        bootstrap=support,
+        keras_fix=f"{support}/{KERAS_FIX.name}" if fix_keras and KERAS_FIX.is_file() else None,
+        program=f"{support}/{PROGRAM}" if training else None,
     )
 
 
-def remote_run_dir(host: Host, directory: Path) -> str:
-    """A run's directory on a host behind ssh: the same whenever that run goes on, and never that of another one.
-
-    Two launchers may give the same name to their runs: where the run's own directory is tells them apart.
-    """
-    place = f"{os.uname().nodename}:{directory}".encode("utf-8", "surrogateescape")
-    digits = f"{zlib.crc32(place):08x}"  # importing hashlib takes 5 ms, with the first worker waiting
-    return f"{(host.run_dir or DEFAULT_RUN_DIR).rstrip('/')}/{directory.name}-{digits}"
+def remote_run_dir(host: Host, names: Names) -> str:
+    """A run's directory on a host behind ssh."""
+    return f"{(host.run_dir or DEFAULT_RUN_DIR).rstrip('/')}/{names.run}"
 
 
 def expanded(path: str, home: str) -> str:
@@ -105,13 +113,13 @@ def expanded(path: str, home: str) -> str:
     return path if path.startswith("/") else f"{home}/{path}"
 
 
-def support_files(*, fix_keras: bool, training: bool) -> dict[str, bytes]:
+def support_files(names: Names, *, fix_keras: bool, training: bool) -> dict[str, bytes]:
     """What a host behind ssh needs of ours beside the agent: path below the run's directory -> content."""
     fix = (KERAS_FIX, *KERAS_BESIDE) if fix_keras and KERAS_FIX.is_file() else ()
     ours = (*sorted((PACKAGE / "bootstrap").glob("*.py")), *fix)
-    files = {f"{SUPPORT}/{path.name}": path.read_bytes() for path in ours}
+    files = {f"{names.support}/{path.name}": path.read_bytes() for path in ours}
     if training:
         for path in sorted(TRAINING.rglob("*")):
             if path.is_file() and path.suffix in (".py", ".npz"):
-                files[f"{PROGRAM}/training/{path.relative_to(TRAINING)}"] = path.read_bytes()
+                files[f"{names.support}/{PROGRAM}/training/{path.relative_to(TRAINING)}"] = path.read_bytes()
     return files

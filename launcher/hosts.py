@@ -259,7 +259,7 @@ class _Answers:
             case events.ReservationFailed(host, reason):
                 self.failures[host] = f"{host}: no ports for its workers: {reason}; change `ports`"
             case events.PutFailed(host, reason):
-                self.failures[host] = f"{host}: {reason}; make room there, or name another `run_dir` for it"
+                self.failures[host] = f"{host}: {reason}"
             case events.HostLost(host):
                 self.failures[host] = event.complaint
 

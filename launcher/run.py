@@ -62,7 +62,7 @@ def _run(request: Request, early: HeadStart | None, earlier: Resumption | None =
 def planned(file: ClusterFile, request: Request, earlier: Resumption | None = None) -> str:
     """What `--dry-run` prints: the next attempt, with ports that are free now (a real run holds ports of its own)."""
     from launcher import dry_run
-    from launcher.host_contexts import host_contexts
+    from launcher.host_contexts import Names, host_contexts
     from launcher.plan import plan_attempt
     from launcher.run_directory import RunDirectory
 
@@ -70,7 +70,8 @@ def planned(file: ClusterFile, request: Request, earlier: Resumption | None = No
     spec = dry_run.supposed_spec(file.hosts, unknown_port)
     supposed = RunDirectory(Path(here(), request.run_dir) / RunDirectory.name_for(file.name, datetime.now()))
     directory = earlier.directory if earlier else supposed
-    contexts = host_contexts(file, directory.path, {}, fix_keras=not request.no_keras_fix)
+    names = Names.of(directory.name, earlier.remote_name if earlier else "", lambda: dry_run.UNKNOWN_DIGITS)
+    contexts = host_contexts(file, directory.path, names, {}, fix_keras=not request.no_keras_fix)
     plan = plan_attempt(file, spec, contexts, directory.name, directory.next_attempt())
     project = dry_run.sent_project(file, [request.run_dir])
     if request.as_json:

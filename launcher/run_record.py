@@ -31,13 +31,24 @@ class RunRecord:
         request: Request,
         started: datetime,
         complain: Callable[[str], None],
+        remote_name: str,
     ) -> None:
-        """Nothing is written yet. `complain` shows the user what cannot be."""
+        """Nothing is written yet.
+
+        Args:
+            directory: of the run.
+            file: its cluster.
+            request: what the command line asked for.
+            started: when it began, or went on.
+            complain: shows the user what cannot be written.
+            remote_name: what the run's directory is called on hosts behind ssh.
+        """
         self._directory = directory
         self._file = file
         self._request = request
         self._started = started
         self._complain = complain
+        self._remote_name = remote_name
 
     def begin(self, plan: AttemptPlan, hosts: Sequence[RunHost]) -> None:
         """The first attempt is under way."""
@@ -72,6 +83,7 @@ class RunRecord:
             collect=self._file.collect,
             request=self._request.as_record(),
             inode=self._directory.inode,
+            remote_name=self._remote_name,
         )
         self._directory.write_state(record)
 

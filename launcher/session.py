@@ -24,7 +24,7 @@ from launcher.failure.restart_policy import Attempt, GiveUp, RestartPolicy, rest
 from launcher.failure.root_cause import root_cause
 from launcher.gang import AttemptResult
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
-from launcher.host_contexts import host_contexts, remote_run_dir, run_hosts, support_files
+from launcher.host_contexts import Names, host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.host_facts import start_warnings
 from launcher.host_files import HostFiles
 from launcher.hosts import Hosts, StopRequestedError
@@ -74,6 +74,7 @@ class Session:
             earlier.directory if earlier else RunDirectory.create(request.run_dir, file.name, self._started)
         )
         self._hold = None if earlier else Hold(self._directory.path, LAUNCH)
+        self._names = Names.of(self._directory.name, earlier.remote_name if earlier else "")
         self._first_attempt = self._directory.next_attempt()
         self._hosts_of = {task: host.name for host in file.hosts for task in host.tasks}
         self._console = Console(
@@ -128,10 +129,10 @@ class Session:
         remote = [host for host in self._file.hosts if not host.is_local]
         if remote:
             files = support_files(
-                fix_keras=not self._request.no_keras_fix, training=brings_training(*self._file.commands)
+                self._names, fix_keras=not self._request.no_keras_fix, training=brings_training(*self._file.commands)
             )
             for host in remote:
-                self._hosts.bring(host.name, remote_run_dir(host, self._directory.path), files)
+                self._hosts.bring(host.name, remote_run_dir(host, self._names), files)
 
     def _attempts(self) -> RunResult:
         policy = RestartPolicy(self._file.restart.max_restarts, self._file.restart.backoff)
@@ -184,7 +185,7 @@ class Session:
         """
         self._sync.finish(self._observe)
         fix_keras = not self._request.no_keras_fix
-        contexts = host_contexts(self._file, self._directory.path, self._hosts.facts, fix_keras=fix_keras)
+        contexts = host_contexts(self._file, self._directory.path, self._names, self._hosts.facts, fix_keras=fix_keras)
         plan = plan_attempt(self._file, spec, contexts, self._directory.path.name, attempt)
         self._logs = {each.task: self._directory.log(attempt, each.task) for each in plan.tasks}
         if attempt == self._first_attempt:
@@ -339,7 +340,7 @@ class Session:
     def _record(self) -> RunRecord:
         from launcher.run_record import RunRecord
 
-        return RunRecord(self._directory, self._file, self._request, self._started, self._complain)
+        return RunRecord(self._directory, self._file, self._request, self._started, self._complain, self._names.run)
 
     def _finish(self) -> None:
         """Bring what is left, write down how the run ended, then tell it, after all that the workers wrote."""

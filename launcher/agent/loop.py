@@ -9,6 +9,7 @@ import time
 
 from launcher.agent.facts import facts, own_addresses
 from launcher.agent.framing import Decoder, encode
+from launcher.agent.own_directory import UnsafeError, own_directory
 from launcher.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.agent.processes import (
     KILL_AGAIN,
@@ -20,7 +21,7 @@ from launcher.agent.processes import (
     signal_descendants,
 )
 from launcher.agent.reach import Answering, Dialling
-from launcher.agent.support import held_directory, write_files
+from launcher.agent.support import remove_older, write_files
 from launcher.agent.watching import Watch
 from launcher.agent.workers import StartError, Worker, start_worker
 
@@ -154,12 +155,17 @@ class Agent:
         self.tell("alive")
 
     def do_put(self, root: str, files: list[list[object]], body: bytes = b"") -> None:
-        """Write files that workers will need."""
+        """Make the run's directory, and write files there that workers will need.
+
+        It is kept open: that tells whoever cleans up that the run is under way.
+        """
         try:
-            self.run_directory = held_directory(root)
-            write_files(root, files, body)
+            self.run_directory = own_directory(root, "run_dir", private=True)
+            write_files(self.run_directory, files, body)
+            remove_older(self.run_directory, files)
         except OSError as error:
-            self.tell("put_failed", reason=f"{error.filename or root}: {error.strerror}")
+            told = "" if isinstance(error, UnsafeError) else "; make room there, or name another `run_dir` for it"
+            self.tell("put_failed", reason=f"{error.filename or root}: {error.strerror}{told}")
 
     def do_reserve(self, names: list[str], first: int, last: int, word: str) -> None:
         """Hold one port a task, and answer there to those who know `word` (if any) until the workers start.

@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
+from launcher.agent.below import directory_below, remove_below, write_below
 
-def write_files(root: str, files: list[list[object]], body: bytes) -> None:
-    """Write `files` ([path below `root`, size] each) from `body`, which holds one after the other.
+
+def write_files(directory: int, files: list[list[object]], body: bytes) -> None:
+    """Write `files` ([path below `directory`, size] each) from `body`, which holds one after the other.
 
     Raises:
         OSError: no room, no permission...
     """
+    open_ones = {"": directory}
     at = 0
-    for name, size in files:
-        assert isinstance(name, str)
-        assert isinstance(size, int)
-        write_file(os.path.join(os.path.expanduser(root), name), body[at : at + size])
-        at += size
-
-
-def held_directory(root: str) -> int:
-    """Make the directory of a run, and keep it open: that tells whoever cleans up that the run is under way.
-
-    Raises:
-        OSError: no room, no permission...
-    """
-    path = os.path.expanduser(root)
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-
-def write_file(path: str, data: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        OSError: with the path in it, whatever went wrong.
-    """
-    unfinished = f"{path}.new"
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(unfinished, "wb") as file:
-            file.write(data)
-        os.replace(unfinished, path)
-    except OSError as error:
-        if os.path.exists(unfinished):
-            os.unlink(unfinished)
-        raise OSError(error.errno, error.strerror, path) from error
+        for path, size in files:
+            assert isinstance(path, str)
+            assert isinstance(size, int)
+            above, _, name = path.rpartition("/")
+            write_below(_opened(open_ones, above), name, body[at : at + size])
+            at += size
+    finally:
+        del open_ones[""]
+        for each in open_ones.values():
+            os.close(each)
+
+
+def _opened(open_ones: dict[str, int], path: str) -> int:
+    if path not in open_ones:
+        above, _, name = path.rpartition("/")
+        open_ones[path] = directory_below(_opened(open_ones, above), name)
+    return open_ones[path]
+
+
+def remove_older(directory: int, files: list[list[object]]) -> None:
+    """Remove what earlier launches of the run have brought along."""
+    current = {str(path).partition("/")[0] for path, _ in files}
+    kinds = {name.partition("-")[0] for name in current}
+    for name in os.listdir(directory):
+        if name not in current and name.partition("-")[0] in kinds:
+            with contextlib.suppress(OSError):  # nothing uses it, and hosts that share a disk all do this
+                remove_below(directory, name)

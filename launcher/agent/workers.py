@@ -6,7 +6,9 @@ import errno
 import os
 import signal
 
+from launcher.agent.below import appended_below, directory_below
 from launcher.agent.log import Log
+from launcher.agent.own_directory import UnsafeError, reopened
 from launcher.agent.processes import (
     PR_SET_PDEATHSIG,
     descendants,
@@ -29,13 +31,22 @@ class StartError(Exception):
 class Worker:
     """One task's process, and the two files that it writes for the launcher."""
 
-    def __init__(self, name: str, pid: int, port: int, log: str, progress: str, logged: int) -> None:
-        """`logged`: the bytes that an earlier process of the task has left in its log, all of them told already."""
+    def __init__(self, name: str, pid: int, port: int, log: int, progress: str, logged: int) -> None:
+        """Nothing is told yet.
+
+        Args:
+            name: the task's slug.
+            pid: the process.
+            port: where it is to listen.
+            log: its log, open to be read.
+            progress: the path of its reports.
+            logged: the bytes that an earlier process of the task has left in its log, all of them told already.
+        """
         self.name = name
         self.pid = pid
         self.port = port
         self.listens = False
-        self.log = Log(os.open(log, os.O_RDONLY | os.O_CLOEXEC), logged)
+        self.log = Log(log, logged)
         self.reports = Reports(progress)
         self.exited = False
         self.kills_before = out_of_memory_kills()
@@ -61,24 +72,54 @@ def start_worker(job: dict[str, Any]) -> Worker:
     Raises:
         StartError: no such program, no such working directory, no room for the log...
     """
-    output = job["env"]["LAUNCH_OUTPUT_DIR"]
-    try:
-        os.makedirs(output, mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise StartError(f"cannot make the output directory {output}: {error.strerror}") from error
-    try:
-        os.makedirs(os.path.dirname(job["log"]), mode=0o700, exist_ok=True)
-        log_fd = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StartError(f"cannot create the log file {job['log']}: {error.strerror}") from error
-    logged = os.fstat(log_fd).st_size
+    log, shown = opened_files(job["log"], job["env"]["LAUNCH_OUTPUT_DIR"])
+    logged = os.fstat(log).st_size
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        pid = created(job, (null, log_fd, log_fd))
+        pid = created(job, (null, log, log))
+    except StartError:
+        os.close(shown)
+        raise
     finally:
         os.close(null)
-        os.close(log_fd)
-    return Worker(job["task"], pid, job["port"], job["log"], job["progress"], logged)
+        os.close(log)
+    return Worker(job["task"], pid, job["port"], shown, job["progress"], logged)
+
+
+def opened_files(log: str, output: str) -> tuple[int, int]:
+    """Make what a worker writes to: its log, opened to be written and to be read, and the output directory.
+
+    They lie in the run's directory: `attempt-N/TASK.log`, and a directory, or a link of the user's to one.
+
+    Raises:
+        StartError: no room for it, something else is in its place...
+    """
+    attempt, name = os.path.split(log)
+    at = output
+    try:
+        run = reopened(os.path.dirname(attempt))
+        try:
+            make_output(run, os.path.basename(output))
+            at = log
+            directory = directory_below(run, os.path.basename(attempt))
+        finally:
+            os.close(run)
+        try:
+            return appended_below(directory, name), os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        what = "create the log file" if at == log else "make the output directory"
+        why = f" ({error.filename})" if isinstance(error, UnsafeError) and error.filename != at else ""
+        raise StartError(f"cannot {what} {at}: {error.strerror}{why}") from error
+
+
+def make_output(run: int, name: str) -> None:
+    """Make a directory in the run's, unless there is one."""
+    try:
+        os.mkdir(name, 0o700, dir_fd=run)
+    except FileExistsError:
+        os.close(os.open(name, os.O_PATH | os.O_DIRECTORY, dir_fd=run))
 
 
 def created(job: dict[str, Any], streams: tuple[int, int, int]) -> int:

@@ -14,7 +14,7 @@ from launcher.doctor.probing import Question
 from launcher.doctor.reach import chosen, dials, failures, possible_addresses
 from launcher.doctor.visit import Visit
 from launcher.here import here
-from launcher.host_contexts import host_contexts
+from launcher.host_contexts import Names, host_contexts
 from launcher.host_facts import same_machines
 from launcher.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
 from launcher.request import Request
@@ -82,7 +82,7 @@ class Doctor:
     # ---- what is asked of each host alone
     def _questions(self) -> dict[str, Question]:
         directory = Path(here(), self._request.run.run_dir, NAME)
-        contexts = host_contexts(self._file, directory, self._facts, fix_keras=False)
+        contexts = host_contexts(self._file, directory, Names.of(NAME), self._facts, fix_keras=False)
         plan = plan_attempt(self._file, self._supposed_spec(), contexts, NAME, attempt=0)
         return {
             host.name: self._question(host, plan.on(host.name)[0], contexts[host.name])

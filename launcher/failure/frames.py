@@ -11,7 +11,7 @@ _LIBRARY = re.compile(
 )
 _BROUGHT_BY_US = re.compile(
     r"(?:^|/)training/keras_(?:multiworker|progress|stall)\.py$|(?:^|/)launcher/bootstrap/\w+\.py$"
-    r"|-[0-9a-f]{8}/support/\w+\.py$"
+    r"|-[0-9a-f]{16}/support-[0-9a-f]{16}/\w+\.py$"
 )
 """What `launch` brings into every worker: from this checkout, and from a run's directory on a host behind ssh."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from launcher.cluster import Task, chief_of
 from launcher.run_directory.launcher_process import Launcher
+from launcher.transport import LOCALHOST
 
 LOST = "lost"
 """A state that nobody writes down: the launcher has gone without saying how the run ended."""
@@ -60,3 +61,10 @@ class RunState:
     """What the command line asked for (`launcher.request.Request`), secrets redacted."""
     inode: int = 0
     """Of the run's directory: a copy of it has another one."""
+    remote_name: str = ""
+    """What the run's directory is called on hosts behind ssh."""
+
+    def known_remote_name(self) -> str:
+        """The same, also of a run that was begun before it was written down; empty: such a run had no such hosts."""
+        others = (host.run_dir.rpartition("/")[2] for host in self.hosts if host.name != LOCALHOST)
+        return self.remote_name or next(others, "")

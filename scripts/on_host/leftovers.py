@@ -19,8 +19,8 @@ from typing import Any
 
 ANSWER = "\0tf-launch answer "
 """Stands before the answer; what a login shell printed comes before it."""
-RUN_DIRECTORY = re.compile(r"(\d{8}-\d{6}-.+)-[0-9a-f]{8}")
-"""A run's directory on a host behind ssh: the run id, and where it was started."""
+RUN_DIRECTORY = re.compile(r"(\d{8}-\d{6}-.+)-[0-9a-f]{8}(?:[0-9a-f]{8})?")
+"""A run's directory on a host behind ssh: the run id, and digits (8 in older versions)."""
 AGENT = "launch-agent"
 STOP_REQUEST = signal.SIGUSR1
 """What an agent takes for this request (`launcher/agent/loop.py`)."""

@@ -110,7 +110,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
             words = program(*arguments)[1:]
             process = subprocess.Popen(words, env={**os.environ, **given}, stdout=output, start_new_session=True)
         started.append(process)
-        worker = Worker("worker-0", process.pid, port, str(log), str(tmp_path / "progress"), 0)
+        worker = Worker("worker-0", process.pid, port, os.open(log, os.O_RDONLY), str(tmp_path / "progress"), 0)
         members = 2 if "inherited" in arguments else 1
         await_true(lambda: log.read_bytes().count(b"\n") == members, "the wait")
         tree = [process.pid, *descendants(process.pid, processes())]

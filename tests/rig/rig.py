@@ -18,8 +18,9 @@ MOST_STRANGERS = 16
 together. With more hosts each is told at once, and that does not count."""
 PRIVATE = ("/tmp", "/var/tmp", "/root", "/home")
 PYTHON = (sys.prefix, sys.base_prefix, Path(sys.executable).resolve().parents[1])
-USER = "tb:x:10077:10077::/home/tb:/bin/bash\n"
-GROUP = "tb:x:10077:\n"
+USERS = "tb:x:10077:10077::/home/tb:/bin/bash\neve:x:10078:10078::/tmp:/bin/sh\n"
+"""Eve has no key, and no home: she is whoever else may log in to a host."""
+GROUPS = "tb:x:10077:\neve:x:10078:\nlab:x:10079:tb,eve\n"
 PASSWORDS = "root:*:19000:0:99999:7:::\ntb:*:19000:0:99999:7:::\n"
 
 
@@ -52,8 +53,8 @@ class Rig:
             files = {
                 "hosts": names_and_addresses(self.login, self.hosts),
                 "resolv.conf": "",
-                "passwd": USER + Path("/etc/passwd").read_text(),
-                "group": GROUP + Path("/etc/group").read_text(),
+                "passwd": USERS + Path("/etc/passwd").read_text(),
+                "group": GROUPS + Path("/etc/group").read_text(),
                 "shadow": PASSWORDS,
                 "authorized_keys": self.ssh.public_key.read_text(),
                 "private": lines(own),

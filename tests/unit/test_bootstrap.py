@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.host_contexts import support_files
+from launcher.host_contexts import Names, support_files
 
 BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "bootstrap"
 GANG = json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}})
@@ -128,10 +128,10 @@ def test_reports_that_fail_are_said_in_one_line_and_the_fix_is_enabled(packages:
 
 
 def test_all_that_is_loaded_travels_to_a_host() -> None:
-    bootstrap = {f"support/{path.name}" for path in BOOTSTRAP.glob("*.py")}
-    fix = {f"support/{name}.py" for name in ("keras_multiworker", "keras_progress", "keras_stall")}
-    assert set(support_files(fix_keras=True, training=False)) == bootstrap | fix
-    assert set(support_files(fix_keras=False, training=False)) == bootstrap
+    bootstrap = {f"support-0/{path.name}" for path in BOOTSTRAP.glob("*.py")}
+    fix = {f"support-0/{name}.py" for name in ("keras_multiworker", "keras_progress", "keras_stall")}
+    assert set(support_files(Names("run", "support-0"), fix_keras=True, training=False)) == bootstrap | fix
+    assert set(support_files(Names("run", "support-0"), fix_keras=False, training=False)) == bootstrap
 
 
 @pytest.mark.parametrize("env", [{}, {"LAUNCH_KERAS_FIX": "0"}, {"LAUNCH_KERAS_FIX": "Off"}])

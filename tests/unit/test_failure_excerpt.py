@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from launcher.failure.excerpt import SCREENFUL, last_lines, log_lines, of_traceback
 from launcher.failure.frames import is_own, own_places
 from launcher.failure.traceback_text import last_crash
-from launcher.host_contexts import KERAS_BESIDE, KERAS_FIX, PACKAGE, SUPPORT, support_files
+from launcher.host_contexts import KERAS_BESIDE, KERAS_FIX, PACKAGE, Names, support_files
 
 HEAD = "Traceback (most recent call last):"
 FRAME = ('  File "/home/user/train.py", line 3, in <module>', "    f()")
@@ -19,10 +19,11 @@ ARRAY = [" [[0.1 0.2]", *["  [0.5 nan 1.2e-05]"] * 999, "  [0.1 inf]]"]
 # ---- whose frames
 def test_whatever_launch_brings_into_a_worker_is_not_the_users() -> None:
     here = [*(PACKAGE / "bootstrap").glob("*.py"), KERAS_FIX, *KERAS_BESIDE]
-    there = "/home/me/.tf-launch/runs/20261122-101500-two_hosts-8f778789"
+    names = Names.of("20261122-101500-two_hosts")
+    there = f"/home/me/.tf-launch/runs/{names.run}"
 
     assert [path for path in map(str, here) if is_own(path)] == []
-    assert [name for name in support_files(fix_keras=True, training=False) if is_own(f"{there}/{name}")] == []
+    assert [name for name in support_files(names, fix_keras=True, training=False) if is_own(f"{there}/{name}")] == []
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_whatever_launch_brings_into_a_worker_is_not_the_users() -> None:
         "/home/me/support/loss.py",
         "/home/me/training/keras_model.py",
         str(KERAS_FIX.with_name("fit.py")),
-        f"/home/me/.tf-launch/runs/20261122-101500-two_hosts-8f778789/{SUPPORT}/program/training/fit.py",
+        "/home/me/.tf-launch/runs/20261122-101500-two_hosts-8f7787898f778789/support-8f7787898f778789/program/training/fit.py",
     ],
 )
 def test_a_program_is_the_users_also_where_it_is_the_default_one(path: str) -> None:

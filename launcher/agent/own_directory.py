@@ -1,0 +1,319 @@
+"""Directories of this user's that nobody else can replace or write to: what lies in them, workers run.
+
+A name below /tmp or /scratch may be made first by another user, or be swapped later for something else. So a path is
+gone step by step from `/` on, each directory is opened from the one above it, and judged as sshd judges the way to a
+user's keys. Who has the directory open opens through it what lies below (`launcher.agent.below`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Only with O_DIRECTORY a home that is mounted when somebody goes there (autofs) is mounted."""
+LINK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST_LINKS = 40
+"""Symbolic links on one way, as for the kernel."""
+OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+NOBODY = 65534
+"""The owner, as a user namespace shows it, of what belongs to somebody outside."""
+
+
+class UnsafeError(OSError):
+    """Another user may decide what lies at a path; the message says who, and what to do."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(errno.EPERM, what, place)
+
+
+def own_directory(path: str, key: str, *, private: bool) -> int:
+    """Open a directory of ours; what is missing of it, and of those above, is made with mode 0700.
+
+    Args:
+        path: one that does not begin with `/` begins at the home directory.
+        key: what names the directory in the cluster file, for errors.
+        private: it is nobody's but ours, and no link. Else it is the user's: it may be reached by a link, and be
+            written by the group that nobody else is in.
+
+    Raises:
+        UnsafeError: another user may write in it, or can put another one in its place.
+        OSError: no room, no permission...
+    """
+    way = _Way(key)
+    try:
+        made = way.go(os.path.join(os.getcwd(), os.path.expanduser("~"), os.path.expanduser(path)), by_link=not private)
+        directory = os.open(".", BELOW, dir_fd=way.directory)
+        try:
+            if private:
+                _judge_private(directory, way.place, key, made)
+            else:
+                _judge_users(directory, way, key)
+        except OSError:
+            os.close(directory)
+            raise
+        return directory
+    finally:
+        way.close()
+
+
+def reopened(path: str) -> int:
+    """Open a directory that has been made for us before.
+
+    Raises:
+        UnsafeError: it is a link, or another user's.
+        OSError: it is not there...
+    """
+    try:
+        directory = os.open(path, BELOW)
+    except OSError as error:
+        raise not_a_directory(error, path) from error
+    if not is_ours(directory):
+        owner = user_name(os.fstat(directory).st_uid)
+        os.close(directory)
+        raise UnsafeError(path, f"it belongs to {owner}, who has put it in the place of the one that was made here")
+    return directory
+
+
+class _Way:
+    """The directories from `/` on, each of which neither its owner nor others will use against us."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._links = 0
+        self._passed: list[tuple[int, str, bool]] = []
+        """Each with its path, and whether nobody but its owner and root may put anything into it."""
+        self._enter(os.open("/", STEP), "/")
+
+    @property
+    def directory(self) -> int:
+        """Where the way has led so far."""
+        return self._passed[-1][0]
+
+    @property
+    def place(self) -> str:
+        """Its path; no link is in it."""
+        return self._passed[-1][1]
+
+    def close(self) -> None:
+        for fd, _, _ in self._passed:
+            os.close(fd)
+
+    def go(self, path: str, *, by_link: bool) -> bool:
+        """Go on to the end of a path; whether the last directory was made."""
+        made = False
+        steps = _steps(path)
+        while steps:
+            name = steps.pop()
+            if name == "..":
+                self._back()
+                continue
+            if not steps and not by_link:
+                made = self._make(name)
+                self._passed.append((self._opened(name), os.path.join(self.place, name), True))
+                continue
+            try:
+                fd = os.open(name, STEP, dir_fd=self.directory)
+            except FileNotFoundError:
+                made = self._make(name)
+                steps.append(name)
+            except OSError as error:
+                if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                    raise OSError(error.errno, error.strerror, os.path.join(self.place, name)) from error
+                steps += self._followed(name)
+            else:
+                self._enter(fd, os.path.join(self.place, name))
+        return made
+
+    def _back(self) -> None:
+        if len(self._passed) > 1:
+            os.close(self._passed.pop()[0])
+
+    def _make(self, name: str) -> bool:
+        try:
+            os.mkdir(name, 0o700, dir_fd=self.directory)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.path.join(self.place, name)) from error
+        return True
+
+    def _opened(self, name: str) -> int:
+        try:
+            return os.open(name, STEP, dir_fd=self.directory)
+        except OSError as error:
+            raise not_a_directory(error, os.path.join(self.place, name)) from error
+
+    def _enter(self, fd: int, place: str) -> None:
+        found = os.fstat(fd)
+        closed = self._passed[-1][2] if self._passed else True
+        self._passed.append((fd, place, not _others_may_write(found)))
+        self._judge_owner(found, place, closed)
+        if _others_may_write(found) and not found.st_mode & stat.S_ISVTX:
+            raise UnsafeError(
+                place,
+                f"{_who_may_write(found)} can put something else in the place of what lies in it "
+                f"(mode {stat.S_IMODE(found.st_mode):04o}, no sticky bit), and workers would run that; "
+                f"`chmod {'+t' if found.st_mode & stat.S_IWOTH else 'g-w'} {_quoted(place)}` closes it, "
+                f"or name another `{self._key}`",
+            )
+
+    def _judge_owner(self, found: os.stat_result, place: str, closed_above: bool) -> None:
+        """Root may do all anyway. One without an account here is an owner by whom a disk was made elsewhere.
+
+        A user may make directories that belong to such an owner (by a user namespace), so only where nobody else may
+        write it is one.
+        """
+        if found.st_uid in (0, os.geteuid()) or (closed_above and _has_no_account(found.st_uid)):
+            return
+        raise UnsafeError(
+            place,
+            f"it belongs to {user_name(found.st_uid)}, who can put something else in the place of what lies in it, "
+            f"and workers would run that; name another `{self._key}`",
+        )
+
+    def _followed(self, name: str) -> list[str]:
+        """The steps that a symbolic link stands for."""
+        place = os.path.join(self.place, name)
+        link = os.open(name, LINK, dir_fd=self.directory)
+        try:
+            found = os.fstat(link)
+            if not stat.S_ISLNK(found.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
+            self._judge_owner(found, place, self._passed[-1][2])
+            self._links += 1
+            if self._links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
+            target = os.readlink("", dir_fd=link)
+        finally:
+            os.close(link)
+        if target.startswith("/"):
+            while len(self._passed) > 1:
+                self._back()
+        return _steps(target)
+
+
+def _steps(path: str) -> list[str]:
+    """The names of a path, the first one last."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+# ---- what a directory must be
+def _judge_private(directory: int, place: str, key: str, made: bool) -> None:
+    found = os.fstat(directory)
+    mode = f"mode {stat.S_IMODE(found.st_mode):04o}"
+    if not is_ours(directory):
+        raise UnsafeError(
+            place,
+            f"it belongs to {user_name(found.st_uid)} ({mode}), and workers would run what lies in it; "
+            f"remove it, or name another `{key}`",
+        )
+    if found.st_mode & OTHERS_MAY_WRITE:
+        raise UnsafeError(
+            place,
+            f"others may write in it, and workers would run that ({mode}): this file system knows no permissions; "
+            f"name another `{key}`"
+            if made
+            else f"others may write in it, and workers would run that (owner {user_name(found.st_uid)}, {mode}); "
+            f"see what lies in it, then `chmod 700 {_quoted(place)}`",
+        )
+
+
+def _judge_users(directory: int, way: _Way, key: str) -> None:
+    """Its owner has been judged on the way; even with a sticky bit others may add to it."""
+    found = os.fstat(directory)
+    if _others_may_write(found):
+        raise UnsafeError(
+            way.place,
+            f"{_who_may_write(found)} may write in it (mode {stat.S_IMODE(found.st_mode):04o}), and workers would run "
+            f"that; `chmod go-w {_quoted(way.place)}`, or name another `{key}`",
+        )
+
+
+def is_ours(directory: int) -> bool:
+    """Whether it belongs to this user; on a network disk that gives all files one owner, whether it has that one."""
+    owner = os.fstat(directory).st_uid
+    if owner == os.geteuid():
+        return True
+    name = f".{os.urandom(8).hex()}"
+    try:
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    except OSError:
+        return False
+    try:
+        return os.fstat(fd).st_uid == owner
+    finally:
+        os.close(fd)
+        os.unlink(name, dir_fd=directory)
+
+
+def _others_may_write(found: os.stat_result) -> bool:
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and not _is_own_group(found.st_gid)
+
+
+def _is_own_group(gid: int) -> bool:
+    """Whether a group is the one that has only this user in it, as many systems give to each."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _has_no_account(uid: int) -> bool:
+    import pwd
+
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return True
+    return uid == NOBODY and _in_user_namespace()
+
+
+def _in_user_namespace() -> bool:
+    try:
+        with open("/proc/self/uid_map", "rb") as file:
+            return file.read().split() != [b"0", b"0", b"4294967295"]
+    except OSError:
+        return False
+
+
+def _who_may_write(found: os.stat_result) -> str:
+    if found.st_mode & stat.S_IWOTH:
+        return "any user of this host"
+    import grp
+
+    try:
+        return f"every member of the group {grp.getgrgid(found.st_gid).gr_name}"
+    except KeyError:
+        return f"every member of the group {found.st_gid}"
+
+
+def user_name(uid: int) -> str:
+    """Of a user, who need not have an account here."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _quoted(path: str) -> str:
+    import shlex
+
+    return shlex.quote(path)
+
+
+def not_a_directory(error: OSError, place: str) -> OSError:
+    """What is to be said of something that could not be opened as a directory."""
+    if error.errno in (errno.ENOTDIR, errno.ELOOP):
+        return UnsafeError(place, "this is a link or a file, not the directory that was made here; remove it")
+    return OSError(error.errno, error.strerror, place)
