@@ -12,11 +12,15 @@ from typing import Any
 
 from launcher import events
 from launcher.access import Access
-from launcher.agent.framing import GREETING, Decoder, encode
+from launcher.agent.framing import GREETING, Decoder, UnreadableError, encode
+from launcher.agent_messages import AgentMessages
 from launcher.agent_process import GOODBYE, AgentProcess
 from launcher.ssh_complaint import Complaint
 
 NO_SSH = "install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
+NO_END = "look at its ~/.bashrc and ~/.profile, which may print only in a terminal; try: ssh {host} true | head"
+MOST_NOISE = 1 << 20
+"""Bytes that a login shell may print before the agent greets."""
 PATIENCE = 2.0
 """Seconds without a first answer after which it is told that a host is waited for."""
 LONG_TURN = 10.0
@@ -26,6 +30,10 @@ TRIES = 6
 PAUSE = 0.25
 """Seconds before the second try; it doubles with each, and is spread so that many do not come back at once."""
 BEAT = encode({"do": "beat"})
+
+
+class NoEndError(Exception):
+    """A login shell prints, and the agent does not get its turn."""
 
 
 class Connection:
@@ -38,6 +46,7 @@ class Connection:
         self,
         name: str,
         access: Access,
+        messages: AgentMessages,
         tell: Callable[[events.Event], None],
         gate: threading.Semaphore,
         former: Connection | None = None,
@@ -47,6 +56,7 @@ class Connection:
         Args:
             name: the host's.
             access: the way there.
+            messages: what the agent may say.
             tell: takes each event; called by the connection's thread.
             gate: how many hosts connect at a time.
             former: the host's lost connection; it is closed first.
@@ -54,6 +64,7 @@ class Connection:
         self.name = name
         self.tell = tell
         self._access = access
+        self._messages = messages
         self._gate = gate
         self._former = former
         self._lock = threading.Lock()
@@ -169,8 +180,12 @@ class Connection:
                 complaint = self._complaint()
             except FileNotFoundError as error:
                 complaint = Complaint(f"`{error.filename}` is not installed on this machine", NO_SSH)
-            except (OSError, ValueError, KeyError) as error:
-                complaint = Complaint(f"the agent sent something unreadable: {error!r}")
+            except OSError as error:
+                complaint = Complaint(f"the way there cannot be started: {error.strerror or error}")
+            except UnreadableError as error:
+                complaint = Complaint(f"it sent something unreadable: {error}")
+            except NoEndError:
+                complaint = Complaint("the login shell there prints without end", NO_END.format(host=self.name))
             if self._early is None or not complaint.passing or self._ended.is_set():
                 break
             if self._process is not None:
@@ -197,7 +212,7 @@ class Connection:
 
     def _greeting(self, process: AgentProcess, turn: contextlib.ExitStack) -> bytes | None:
         """Pass over what a login shell printed."""
-        said = b""
+        said, passed = b"", 0
         now = time.monotonic()
         self._awaited_from = self._awaited_from or now
         due = [(self._awaited_from + PATIENCE, self._tell_of_waiting), (now + LONG_TURN, turn.close)]
@@ -208,13 +223,16 @@ class Connection:
                 continue
             if not data:
                 break
-            said += data
-            _, greeting, rest = said.partition(GREETING)
+            noise, greeting, rest = (said + data).partition(GREETING)
             if greeting:
                 self._heard_at = time.monotonic()
                 with self._lock:
                     self._early = None
                 return rest
+            said = noise[-len(GREETING) :]
+            passed += len(data)
+            if passed > MOST_NOISE:
+                raise NoEndError
         return None
 
     def _tell_of_waiting(self) -> None:
@@ -239,7 +257,7 @@ class Connection:
         decoder = Decoder()
         while True:
             for head, body in decoder.feed(data):
-                event = self._event(head, body)
+                event = self._messages.event(head, body)
                 if event is not None and not self._ended.is_set():
                     self.tell(event)
             heard = self._heard(process)
@@ -247,10 +265,6 @@ class Connection:
                 return
             data = heard
             self._heard_at = time.monotonic()
-
-    def _event(self, head: dict[str, Any], body: bytes) -> events.Event | None:
-        """What a frame tells, if anybody has to know of it."""
-        raise NotImplementedError
 
     def _complaint(self) -> Complaint:
         if self._process is None or self._ended.is_set():

@@ -110,7 +110,6 @@ class ProjectAnswer(NamedTuple):
     host: str
     kind: str
     fields: Mapping[str, Any]
-    body: bytes
 
 
 class Examined(NamedTuple):

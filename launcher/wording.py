@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 
 MOST_NAMES = 6
@@ -88,3 +89,11 @@ def duration(seconds: float) -> str:
 def _digits(value: float) -> str:
     """Two of them, and no exponent."""
     return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0")
+
+
+def signal_name(number: int) -> str:
+    """`SIGTERM`; a real-time signal has a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -14,6 +14,8 @@ PIECE = 1 << 18
 """Bytes of a file read, hashed and sent at a time, at most: about a millisecond's work."""
 BATCH = 500
 """Files told of in one frame, and looked at before the agent looks after everything else again."""
+BATCH_CHARACTERS = 1 << 17
+"""Of all names in one frame, above which it is sent; on the wire each may take up six bytes."""
 
 LEAST_WINDOW, FIRST_WINDOW, MOST_WINDOW = 1 << 16, 1 << 20, 1 << 24
 """Bytes of files that may be on their way. 16 MiB keep a link of 1 Gbit/s full over 100 ms there and back."""
@@ -118,12 +120,14 @@ class Files:
 
     def _listing(self, number: int, root: str, names: list[str]) -> Iterator[None]:
         found: dict[str, list[Any]] = {"files": [], "links": [], "unreadable": []}
+        characters = 0
         for count, (kind, what) in enumerate(walk(root, names), 1):
             if kind in found:
                 found[kind].append(what)
-            if count % BATCH == 0:
+                characters += len(what if isinstance(what, str) else what[0])
+            if count % BATCH == 0 or characters > BATCH_CHARACTERS:
                 self._tell("files_listed", number=number, **found)
-                found = {kind: [] for kind in found}
+                found, characters = {kind: [] for kind in found}, 0
                 yield
         self._tell("files_listed", number=number, **found)
         self._tell("files_list_ended", number=number, clock_ns=time.time_ns())

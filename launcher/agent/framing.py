@@ -7,12 +7,22 @@ import struct
 
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, NoReturn
 
 GREETING = b"\n\0tf-launch agent 1\n"
 """Comes before the first frame; whatever a login shell printed stands in front of it."""
 FRAME = struct.Struct(">II")
 """Length of the JSON head, length of the body."""
+MOST_HEAD, MOST_BODY = 1 << 21, 1 << 22
+"""Bytes that an agent may send in one frame. What may be longer, a list of files for example, comes in several."""
+MOST_FROM_LAUNCHER = 1 << 28
+"""Bytes of a head, and of a body, that the launcher may send: its list of a project's files is one body."""
+SHOWN = 60
+"""Characters of what cannot be read that are shown."""
+
+
+class UnreadableError(ValueError):
+    """What came is no frame, or no message that was agreed upon; the message says what, and is plain ASCII."""
 
 
 def encode(head: dict[str, Any], body: bytes = b"") -> bytes:
@@ -24,14 +34,20 @@ def encode(head: dict[str, Any], body: bytes = b"") -> bytes:
 class Decoder:
     """Cuts a stream of bytes into frames, wherever reads happened to split them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_head: int = MOST_HEAD, most_body: int = MOST_BODY) -> None:
+        """Longer heads and bodies are refused as soon as their lengths have come."""
+        self._most_head, self._most_body = most_head, most_body
         self._parts: list[bytes] = []
         self._length = 0
         self._needed = FRAME.size
         """Bytes without which no frame can be complete: until they are here, a part costs no copy."""
 
     def feed(self, data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Take the next bytes; yield each (head, body) that they complete."""
+        """Take the next bytes; yield each (head, body) that they complete.
+
+        Raises:
+            UnreadableError: they are no frames. There is no going on after that.
+        """
         self._parts.append(data)
         self._length += len(data)
         if self._length < self._needed:
@@ -40,7 +56,7 @@ class Decoder:
         start = 0
         while (end := self._frame_end(buffer, start)) <= len(buffer):
             body_at = end - FRAME.unpack_from(buffer, start)[1]
-            yield json.loads(buffer[start + FRAME.size : body_at]), buffer[body_at:end]
+            yield decoded(buffer[start + FRAME.size : body_at]), buffer[body_at:end]
             start = end
         self._parts, self._length, self._needed = [buffer[start:]], len(buffer) - start, end - start
 
@@ -48,5 +64,41 @@ class Decoder:
         """Where the frame that begins at `start` ends, as far as that is known."""
         if len(buffer) - start < FRAME.size:
             return start + FRAME.size
-        head_length, body_length = FRAME.unpack_from(buffer, start)
-        return start + FRAME.size + int(head_length) + int(body_length)
+        head, body = FRAME.unpack_from(buffer, start)
+        if head > self._most_head or body > self._most_body:
+            most = f"{self._most_head} and {self._most_body}"
+            raise UnreadableError(f"a frame of {head} and {body} bytes, where {most} are the most")
+        return start + FRAME.size + int(head) + int(body)
+
+
+def decoded(head: bytes) -> dict[str, Any]:
+    """The JSON object that these bytes are.
+
+    Raises:
+        UnreadableError: they are none.
+    """
+    try:
+        value = JSON.decode(str(head, "utf-8"))
+    except (ValueError, RecursionError):
+        raise UnreadableError(f"{shown(head)}, which is no JSON") from None
+    if not isinstance(value, dict):
+        raise UnreadableError(f"{shown(head)}, which is no JSON object")
+    return value
+
+
+def shown(value: object) -> str:
+    """A value as part of a line: plain ASCII, and not long."""
+    if isinstance(value, (str, bytes)):
+        value = value[: SHOWN + 1]
+    try:
+        text = ascii(value)
+    except (ValueError, RecursionError):  # a number with thousands of digits
+        return "something very long"
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+JSON = json.JSONDecoder(parse_constant=_no_number)

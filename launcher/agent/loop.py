@@ -8,7 +8,7 @@ import signal
 import time
 
 from launcher.agent.facts import facts, own_addresses
-from launcher.agent.framing import Decoder, encode
+from launcher.agent.framing import MOST_FROM_LAUNCHER, Decoder, UnreadableError, encode
 from launcher.agent.own_directory import UnsafeError, own_directory
 from launcher.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.agent.processes import (
@@ -85,7 +85,7 @@ class Agent:
         """When SIGKILL follows; None: nothing is being stopped."""
         self.give_up_at: float | None = None
         self.over = False
-        self.decoder = Decoder()
+        self.decoder = Decoder(MOST_FROM_LAUNCHER, MOST_FROM_LAUNCHER)
         self.wakeup, wakeup_write = os.pipe()
         for fd in (self.wakeup, wakeup_write, 0, 1):
             os.set_blocking(fd, False)
@@ -141,8 +141,11 @@ class Agent:
         if not data:
             self.abandon("the launcher has gone")
         self.lease_until = time.monotonic() + self.lease
-        for head, body in self.decoder.feed(data):
-            getattr(self, "do_" + head.pop("do"))(**head, **({"body": body} if body else {}))
+        try:
+            for head, body in self.decoder.feed(data):
+                getattr(self, "do_" + head.pop("do"))(**head, **({"body": body} if body else {}))
+        except UnreadableError as error:
+            self.abandon(f"the launcher sent something unreadable: {error}")
 
     def do_hello(self, lease: float, variables: list[str]) -> None:
         """The launcher's first word."""

@@ -14,6 +14,7 @@ import stat
 import time
 
 from launcher.agent.comparing import DOUBTFUL, WANTED, Comparison, InTheWayError, hashing
+from launcher.agent.framing import MOST_BODY
 from launcher.agent.placing import STAGING, Placing, make_private
 from launcher.agent.received import RECORD, ROUGH_CLOCK, Received, RecordFile, is_directory, look_at, parents, place
 
@@ -119,15 +120,23 @@ class Receiving:
         if over:
             self.close()
         space = os.statvfs(self._top)
-        self._tell(
+        self._tell_list(
             "project_compared",
-            json.dumps(answer).encode(),
+            answer,
             top=self._top.decode("utf-8", "surrogateescape"),
             over=over,
             free=space.f_bavail * space.f_frsize,
             freed=sum(self._old_size(self._files[number][0]) for number in answer["wanted"]),
             rsync=has_program("rsync"),
         )
+
+    def _tell_list(self, what: str, found: dict[str, Any], **fields: Any) -> None:
+        """Tell what may be long; what does not fit into one frame goes before it."""
+        text = json.dumps(found).encode()
+        last = max(0, len(text) - 1) // MOST_BODY * MOST_BODY
+        for at in range(0, last, MOST_BODY):
+            self._tell("project_part", text[at : at + MOST_BODY])
+        self._tell(what, text[last:], **fields)
 
     def _old_size(self, path: str) -> int:
         found = look_at(self._top, path)
@@ -175,7 +184,7 @@ class Receiving:
                 yield 0.0
         if staging:
             self._do(self._placing.make_staging)
-        self._tell("project_prepared", deleted=self._placing.deleted, kept=self._placing.kept)
+        self._tell_list("project_prepared", {"kept": self._placing.kept}, deleted=self._placing.deleted)
 
     def _do(self, change: Callable[..., None], *arguments: Any) -> None:
         self._at = arguments[0] if arguments else STAGING
@@ -229,7 +238,7 @@ class Receiving:
         self._record.write(self._received)
         if not missing:
             self.close()
-        self._tell("project_settled", json.dumps(missing).encode())
+        self._tell_list("project_settled", {"missing": missing})
 
     def _was_brought(self, path: str, size: int, mtime_ns: int, before: int) -> bool:
         """Whether rsync has put a file in its place."""

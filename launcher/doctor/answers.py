@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from launcher.agent.framing import UnreadableError, decoded
+
 
 @dataclass(frozen=True, slots=True)
 class Python:
@@ -125,12 +127,19 @@ class Answers:
 
     @classmethod
     def of(cls, said: bytes, word: str) -> Answers:
-        """From whole lines of JSON behind a word. What others print, a sitecustomize for example, is passed over."""
+        """From whole lines of JSON behind a word. What others print, a sitecustomize for example, is passed over.
+
+        Raises:
+            UnreadableError: such a line is not what a probe of ours tells.
+        """
         told: dict[str, Any] = {}
         trouble = []
         for line in said.splitlines(keepends=True):
             if line.startswith(word.encode()) and line.endswith(b"\n"):
-                parts = msgspec.json.decode(line[len(word) :], type=dict[str, Any])
+                parts = decoded(line[len(word) :])
                 trouble += [parts["trouble"]] if "trouble" in parts else []
                 told.update(parts)
-        return msgspec.convert({**told, "trouble": trouble}, cls)
+        try:
+            return msgspec.convert({**told, "trouble": trouble}, cls)
+        except msgspec.ValidationError as error:
+            raise UnreadableError(f"an answer of its probe: {error}") from error

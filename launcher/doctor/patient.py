@@ -3,19 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from launcher import events
+from launcher.agent.framing import MOST_BODY
+from launcher.agent_messages import (
+    COUNT,
+    EXIT_CODE,
+    LONGEST_TAIL,
+    REASON,
+    SIGNAL,
+    Check,
+    Message,
+    nothing_or,
+    real,
+    truth,
+)
+from launcher.cluster_file import NOTHING
 from launcher.host import HostConnection
 from launcher.transport import AGENT
 
 EXAMINER = (*AGENT, "examiner")
 """The packages that make up its agent."""
-ANSWERS = frozenset({"not_asked", "said", "answered", "counting", "measured"})
+
+
+def _examined(kind: str, fields: Mapping[str, Check], most: int = 0, spare: Mapping[str, object] = NOTHING) -> Message:
+    return Message(lambda of, told, body: events.Examined(of.host, kind, told, body), fields, most, spare)
+
+
+EXAMINED = {
+    "not_asked": _examined("not_asked", REASON),
+    "said": _examined("said", {}, most=MOST_BODY),
+    "answered": _examined(
+        "answered",
+        {"in_time": truth, "code": nothing_or(EXIT_CODE), "signal": nothing_or(SIGNAL)},
+        most=LONGEST_TAIL,
+    ),
+    "counting": _examined("counting", REASON),
+    "measured": _examined(
+        "measured",
+        {**REASON, "bytes": COUNT, "rate": real, "round_trip": real, "retransmitted": COUNT},
+        spare={"bytes": 0, "rate": 0.0, "round_trip": 0.0, "retransmitted": 0},
+    ),
+}
+"""All that it tells beside what every agent does."""
 
 
 class Patient(HostConnection):
     """One host that is examined. All answers are `Examined`."""
+
+    more_messages = EXAMINED
 
     def ask(self, argv: Sequence[str], env: Mapping[str, str], workdir: str, seconds: float, said: bytes) -> None:
         """Run a program for so long at most, with `said` on its stdin.
@@ -36,8 +72,3 @@ class Patient(HostConnection):
     def measure(self, address: str, port: int, size: int, seconds: float) -> None:
         """Find out how fast bytes get to a port where they are counted. Answer: `measured`."""
         self._send({"do": "measure", "address": address, "port": port, "size": size, "seconds": seconds})
-
-    def _event(self, head: dict[str, Any], body: bytes) -> events.Event | None:
-        if head["event"] in ANSWERS:
-            return events.Examined(self.name, head.pop("event"), head, body)
-        return super()._event(head, body)

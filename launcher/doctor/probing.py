@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any
 from launcher.doctor.answers import Answers
 from launcher.doctor.patient import Patient
 from launcher.plan import TaskPlan
+from launcher.wording import signal_name
 
 PROBE = tuple(f"launcher.doctor.probe.{name}" for name in ("program", "output", "machine", "importing", "telling"))
 """In the order in which they are needed; `main` of the last one is the program."""
@@ -143,7 +143,7 @@ def how_it_ended(told: Mapping[str, Any], last_words: str, seconds: float) -> st
     if not told["in_time"]:
         return f"no answer in {seconds:g} s"
     if told["signal"]:
-        return f"it was ended by {signal.Signals(told['signal']).name}"
+        return f"it was ended by {signal_name(told['signal'])}"
     lines = [line.strip() for line in last_words.splitlines() if line.strip()]
     why = lines[-1][:LONGEST] if lines else f"exit code {told['code']}"
     return why if told["code"] else ""

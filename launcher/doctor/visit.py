@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from launcher import events
 from launcher.access import access
+from launcher.agent.framing import UnreadableError
 from launcher.cluster import Task
 from launcher.cluster_file import Host
 from launcher.doctor.answers import Answers
@@ -79,7 +80,10 @@ class Visited:
             case events.Examined(_, "measured", told):
                 self.speed = Speed(**{name: told[name] for name in told if name != "bytes"})
             case events.Examined(_, kind, told, data) if self.probing is not None:
-                self.probing.take(kind, told, data)
+                try:
+                    self.probing.take(kind, told, data)
+                except UnreadableError as error:
+                    self.patient.give_up(f"it sent something unreadable: {error}")
 
     def examination(self) -> HostExamination:
         """All of it, as a value."""

@@ -12,6 +12,7 @@ from launcher.failure import Ending, LastReport, shell_signal
 from launcher.failure.collateral import is_collateral
 from launcher.failure.excerpt import log_lines
 from launcher.failure.traceback_text import Crash, Raised, last_crash
+from launcher.wording import signal_name
 
 INTERRUPT = "KeyboardInterrupt"
 """Python's, alone or in what TensorFlow's C++ says where it was about to raise an error of its own."""
@@ -52,7 +53,7 @@ def _end(event: TaskExited) -> str:
     number = event.signal or shell_signal(event.exit_code)
     if number == signals.SIGKILL:
         return "was killed"
-    return f"was ended by {signals.Signals(number).name}" if number else f"ended with exit code {event.exit_code}"
+    return f"was ended by {signal_name(number)}" if number else f"ended with exit code {event.exit_code}"
 
 
 def _step(report: LastReport | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal as signals
 
 from launcher.failure import Failure, Kind, shell_signal
-from launcher.wording import duration
+from launcher.wording import duration, signal_name
 
 _UNEXPLAINED = (Kind.KILLED, Kind.EXITED, Kind.LEFT, Kind.STALLED)
 """Ends that leave no traceback: how far the worker had come is all there is to tell."""
@@ -66,20 +66,16 @@ def _how(failure: Failure) -> str:
 def _killed_by(failure: Failure) -> str:
     if failure.out_of_memory:
         return f"was killed by the kernel: out of memory ({_exit(failure)})"
-    known = {
+    known: dict[int | None, str] = {
         signals.SIGKILL: ", not by the launcher; often it is the kernel when memory runs out",
         signals.SIGTERM: ", not by the launcher: by an administrator, a batch system or a preemption",
     }
     number = failure.signal or shell_signal(failure.exit_code)
-    return f"was killed by {_exit(failure)}{known.get(signals.Signals(number), '') if number in known else ''}"
+    return f"was killed by {_exit(failure)}{known.get(number, '')}"
 
 
 def _exit(failure: Failure) -> str:
     if failure.signal is not None:
-        return _signal_name(failure.signal)
+        return signal_name(failure.signal)
     from_shell = shell_signal(failure.exit_code)
-    return f"exit code {failure.exit_code}" + (f": {_signal_name(from_shell)}" if from_shell else "")
-
-
-def _signal_name(number: int) -> str:
-    return signals.Signals(number).name if number in signals.valid_signals() else f"signal {number}"
+    return f"exit code {failure.exit_code}" + (f": {signal_name(from_shell)}" if from_shell else "")

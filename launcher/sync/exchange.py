@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -95,8 +95,7 @@ class Exchange:
         self.top = compared.fields["top"]
         if compared.fields["over"]:
             return
-        found = json.loads(compared.body)
-        wanted, same = yield from self._decide(found)
+        wanted, same = yield from self._decide(compared.fields)
         coming = [number for number in wanted if self.project.files[number].target is None]
         size = self._size(coming)
         self._check_room(size, compared.fields)
@@ -115,9 +114,10 @@ class Exchange:
             raise HostError(not_received(self.host, self.top, self.project.files[missing[0]].path))
         self._tell(len(wanted), prepared.fields)
 
-    def _decide(self, found: dict[str, Any]) -> Steps[tuple[list[int], list[int]]]:
+    def _decide(self, found: Mapping[str, Any]) -> Steps[tuple[list[int], list[int]]]:
         """What is to be sent, and what has the right contents already."""
         wanted, same, objections = list(found["wanted"]), [], [(path, what) for path, what in found["in_the_way"]]
+        self._check_known([*wanted, *(number for number, _, _ in found["doubtful"])])
         for number, digest, objection in found["doubtful"]:
             file = self.project.files[number]
             own = yield from self.project.digest(file)
@@ -130,6 +130,10 @@ class Exchange:
         if objections:
             raise HostError(in_the_way(self.host, self.top, sorted(objections)))
         return sorted(wanted), same
+
+    def _check_known(self, numbers: Sequence[int]) -> None:
+        if any(number >= len(self.project.files) for number in numbers):
+            raise HostError(f"{self.host}: it sent something unreadable: it asks for files that the project has not")
 
     def _check_room(self, size: int, host: Any) -> None:
         if size > host["free"] + host["freed"]:
@@ -175,7 +179,8 @@ class Exchange:
     def _settle(self) -> Steps[list[int]]:
         self.ask("settle")
         settled = yield from self._answer("settled")
-        missing: list[int] = json.loads(settled.body)
+        missing: list[int] = settled.fields["missing"]
+        self._check_known(missing)
         return missing
 
     def _answer(self, *kinds: str) -> Steps[ProjectAnswer]:
@@ -185,7 +190,7 @@ class Exchange:
             answer = self._answers.popleft()
             if answer.kind == "failed":
                 raise HostError(failed(self.host, self.top, **answer.fields))
-            if answer.kind == "taken":
+            if answer.kind == "taken" and not self._window.is_empty:
                 self._window.answered(time.monotonic())
             if answer.kind == "waits":
                 self.say(f"{self.host}: waiting until another host or launch is done with {answer.fields['path']}")

@@ -93,7 +93,7 @@ class ProjectSync:
         from launcher.sync.rsync import Rsync, rsync_on_this_machine
 
         def tell(kind: str, **fields: object) -> None:
-            self._inbox.put(events.ProjectAnswer(host.name, kind, fields, b""))
+            self._inbox.put(events.ProjectAnswer(host.name, kind, fields))
 
         ssh = self._hosts.ssh_words(host.name)
         rsync = Rsync(host.name, ssh, project, tell) if ssh and rsync_on_this_machine() else None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from launching import PROGRAMS
 
 SSH = """\
 #!/bin/bash
@@ -34,7 +37,8 @@ class OddHosts:
 
     def environment(self, path: str) -> Mapping[str, str]:
         """With which a launcher takes the stand-in for ssh."""
-        return {"PATH": f"{self._place / 'bin'}{os.pathsep}{path}", "ODD_HOSTS": str(self._place)}
+        frames = {"ODD_PYTHON": sys.executable, "ODD_FRAMES": str(PROGRAMS / "odd_frames.py")}
+        return {"PATH": f"{self._place / 'bin'}{os.pathsep}{path}", "ODD_HOSTS": str(self._place), **frames}
 
     def times_started(self, host: str) -> int:
         """How often somebody has tried to connect to it."""

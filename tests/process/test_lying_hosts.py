@@ -53,7 +53,6 @@ def lying(tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
         ("nothing again", "it sent 0 bytes from 0 on, not those from 0"),
         ("a gap", "it sent 5 bytes from 1 on, not those from 0"),
         ("list without end", "it lists more than 500000 files"),
-        ("no name", "it lists what is no file"),
     ],
 )
 def test_what_nobody_asked_for_is_refused(lying: Callable[[str], GatheringHost], lie: str, complaint: str) -> None:

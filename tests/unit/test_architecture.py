@@ -54,7 +54,7 @@ LAUNCHER = """
     connection
     plan request access host_facts failure.remedies sync.project
     head_start failure.missing_file failure.refused_keras
-    agent_process ssh_complaint ssh_destination
+    agent_process agent_messages ssh_complaint ssh_destination
     child misplaced_servers outbox own_processes
     cluster_file cluster_file.places
     cluster_file.keys
