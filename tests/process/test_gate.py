@@ -194,6 +194,29 @@ def test_a_worker_that_is_started_again_alone_is_kept_from_strangers_like_the_ot
     ended(started)
 
 
+NO_IPV6 = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6"
+
+
+@pytest.fixture
+def no_ipv6(lab: Lab) -> Iterator[None]:
+    """As in most containers: the kernel has IPv6, and no interface has an address of it, not even loopback."""
+    subprocess.run([*lab.on_login_machine, "sh", "-c", NO_IPV6], check=True)
+    yield
+    subprocess.run([*lab.on_login_machine, "sh", "-c", NO_IPV6.replace("1", "0", 1)], check=True)
+    lab.set_up_network(f"address add {STRANGER_IPV6}/128 dev lo")
+
+
+@pytest.mark.usefixtures("no_ipv6")
+def test_a_machine_without_ipv6_has_a_gate_too(launch: Start, cluster: Cluster, dial: Dial) -> None:
+    started = launch(*cluster(1), *program("greeting"))
+    port = port_of(started)
+
+    for _ in range(5):
+        assert dial("127.0.0.1", port) == "worker"
+        assert dial(STRANGER, port) == "ConnectionResetError"
+    ended(started)
+
+
 NO_GATE = """
 import ctypes, errno, os, platform, struct, sys
 number = {"x86_64": 54, "aarch64": 208}[platform.machine()]  # setsockopt

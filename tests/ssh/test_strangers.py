@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from launching import PROGRAMS, ROOT, Launch
-from rig import Host
+from rig import Host, Rig
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -70,6 +70,22 @@ def test_the_hosts_of_a_run_reach_each_others_workers_and_a_third_one_reaches_no
     strangers = hosts[2].addresses
     assert refused(started) == {("host1", strangers[0]), ("host1", strangers[1]), ("host2", strangers[0])}
     assert said.count(f"worker 1 on host2: a connection from {strangers[0]} was refused") == 1
+
+
+def test_the_launching_machine_is_known_as_one_of_the_hosts(
+    launch: Start, cluster: Cluster, hosts: Hosts, rig: Rig
+) -> None:
+    started = launch(*cluster({"host": "localhost"}, hosts[0], **GREETING))
+    started.await_log(b"listening", "worker-0", "worker-1")
+    first, second = ports(started).values()
+    here = [*rig.login.words, sys.executable, "-c", DIAL]
+    dialled = [[rig.login.addresses[0], first], [hosts[0].addresses[0], second], ["127.0.0.1", first]]
+
+    said = [subprocess.check_output([*here, *map(str, place)], text=True).strip() for place in dialled]
+    assert said == ["worker"] * 3
+    assert hosts[0].run([sys.executable, "-c", DIAL, rig.login.addresses[0], str(first)]).stdout == "worker\n"
+    assert hosts[1].run([sys.executable, "-c", DIAL, rig.login.addresses[0], str(first)]).stdout == f"{RESET}\n"
+    stopped(started)
 
 
 @pytest.mark.usefixtures("ipv6")
