@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.reach import DIALS, Answering, Dialling, proof
+from launcher.agent.reach import DIALS, Answering, Dialling, listener, proof
 from launcher.agent.resolving import CANNOT_RESOLVE, Resolving
 
 WORD = "the right word"
@@ -144,3 +144,18 @@ def test_who_says_nothing_keeps_nobody_out(port: int, monkeypatch: pytest.Monkey
 
         assert len(answering.fds) == 1 + 3
         assert dialled(("127.0.0.1", port)) == {"127.0.0.1": ""}
+
+
+def test_whoever_answers_sees_where_we_come_from_on_each_way_to_a_name() -> None:
+    """TensorFlow may take any address of a name."""
+    names = {each[4][0] for each in socket.getaddrinfo("localhost", 1, type=socket.SOCK_STREAM)}
+    answering = Answering([], WORD)
+    server = listener(0)
+    answering.listeners[server.fileno()] = server
+    ANSWERING.append(answering)
+    try:
+        assert dialled(("localhost", server.getsockname()[1])) == {"localhost": ""}
+        assert answering.seen == names if server.family == socket.AF_INET6 else {"127.0.0.1"}
+    finally:
+        ANSWERING.clear()
+        answering.close()
