@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from launcher import events
 from launcher.access import access
 from launcher.called_as import launch_command
-from launcher.cluster import ClusterSpec, Task, dialled_at
+from launcher.cluster import ClusterSpec, Task, dialled_at, is_loopback
 from launcher.cluster_file import Host
 from launcher.errors import HostError
 from launcher.head_start import HeadStart
@@ -114,12 +114,12 @@ class Hosts:
             self._let_pass(observe)
             self._renew_lost()
         self._tried = True
-        word = os.urandom(8).hex()
+        word = os.urandom(16).hex()
         self._answers.ports.clear()
         for host in self._hosts:
             first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
-            greeting = f"{word} {host.name}" if len(self._hosts) > 1 else ""
-            self._connections[host.name].reserve(host.tasks, first, last, greeting)
+            known = "" if self._is_alone else f"{word} {host.name}"
+            self._connections[host.name].reserve(host.tasks, first, last, known)
         self._await(lambda: self._answers.reserved(self._hosts), until, observe)
         addresses = self._proven_addresses(word, until, observe)
         return cluster_spec(self._hosts, self._answers.ports, addresses)
@@ -149,8 +149,13 @@ class Hosts:
                 if host.name in self._brought:
                     self._connections[host.name].put(*self._brought[host.name])
 
+    @property
+    def _is_alone(self) -> bool:
+        """One host that dials itself over loopback: nothing has to be proven."""
+        return len(self._hosts) == 1 and is_loopback(self._hosts[0].address or LOOPBACK)
+
     def _proven_addresses(self, word: str, until: float, observe: Observer) -> Mapping[str, str]:
-        if len(self._hosts) == 1:
+        if self._is_alone:
             return {host.name: host.address or LOOPBACK for host in self._hosts}
         for one, other in same_machines({host.name: self._answers.facts[host.name] for host in self._hosts}):
             raise HostError(f"{one} and {other} are the same machine: list it once, with all of its workers")

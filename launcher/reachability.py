@@ -46,10 +46,13 @@ class Proof:
             if name in self.addresses or not left or name not in self._ports:
                 continue
             target = {"id": name, "address": left[0], "port": self._ports[name], "word": f"{self._word} {name}"}
-            for other in self._hosts.values():
-                if other.name != name or len(other.tasks) > 1:
-                    asked.setdefault(other.name, []).append(target)
+            for other in self._hosts:
+                asked.setdefault(other, []).append(target)
         return asked
+
+    def _has_to_reach(self, dialler: str, name: str) -> bool:
+        """A task may also connect to itself, and where from is noted; where it cannot, it may not need to."""
+        return dialler != name or len(self._hosts[name].tasks) > 1
 
     def take(self, dialled: Mapping[str, Mapping[str, str]]) -> None:
         """The answers to `targets()`: for each host that dialled, by name of the other: empty, or why not."""
@@ -57,7 +60,7 @@ class Proof:
             results = {dialler: each[name] for dialler, each in dialled.items() if name in each}
             if not results:
                 continue
-            failed = {dialler: why for dialler, why in results.items() if why}
+            failed = {dialler: why for dialler, why in results.items() if why and self._has_to_reach(dialler, name)}
             if not failed:
                 self.addresses[name] = left[0]
                 continue

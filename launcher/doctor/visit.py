@@ -109,7 +109,7 @@ class Visit:
         self._inbox = inbox
         self._lease = lease
         self._heartbeat = Heartbeat(lease)
-        self._word = os.urandom(8).hex()
+        self._word = os.urandom(16).hex()
         gate = threading.Semaphore(CONNECTING_AT_ONCE)
         self.hosts = {host.name: Visited(host, self._connected(host, gate)) for host in hosts}
 

@@ -65,21 +65,40 @@ def test_loopback_is_no_candidate() -> None:
     assert candidates(A, facts) == ("10.0.0.1",)
 
 
-def test_every_host_dials_every_other_one_in_one_round() -> None:
+def test_every_host_dials_every_one_in_one_round() -> None:
     targets = proof(A, B, C).targets()
 
     assert {dialler: [target["id"] for target in each] for dialler, each in targets.items()} == {
-        "a": ["b", "c"],
-        "b": ["a", "c"],
-        "c": ["a", "b"],
+        "a": ["a", "b", "c"],
+        "b": ["a", "b", "c"],
+        "c": ["a", "b", "c"],
     }
-    assert targets["a"][0] == {"id": "b", "address": "10.0.0.2", "port": 2002, "word": "word b"}
+    assert targets["a"][1] == {"id": "b", "address": "10.0.0.2", "port": 2002, "word": "word b"}
 
 
-def test_a_host_with_several_workers_dials_itself_too() -> None:
-    twin = Host("a", (Task("worker", 0), Task("worker", 1)))
+def test_a_host_with_several_workers_has_to_reach_itself() -> None:
+    twin = Host("a", (Task("worker", 0), Task("worker", 1)), address="10.0.0.1")
+    under_way = proof(twin, B)
+    dial(under_way, {("a", "10.0.0.1"): "Connection refused"})
 
-    assert [target["id"] for target in proof(twin, B).targets()["a"]] == ["a", "b"]
+    assert under_way.failures[0].startswith("a cannot reach a at 10.0.0.1, port 2001: Connection refused\n")
+
+
+def test_a_host_with_one_worker_need_not_reach_itself() -> None:
+    under_way = proof(A, B)
+    dial(under_way, {("a", "10.0.0.1"): "Connection refused"})
+
+    assert under_way.addresses["a"] == "10.0.0.1"
+    assert under_way.failures == []
+
+
+def test_a_host_that_is_alone_dials_itself() -> None:
+    alone = Host("a", (Task("worker", 0),), address="10.0.0.1")
+    under_way = proof(alone)
+
+    assert [target["address"] for target in under_way.targets()["a"]] == ["10.0.0.1"]
+    dial(under_way, {})
+    assert under_way.addresses == {"a": "10.0.0.1"}
 
 
 def test_addresses_that_all_reach_are_taken() -> None:
