@@ -6,10 +6,12 @@ import re
 
 from launcher.agent.files import EVERYTHING
 from launcher.events import FileNews
-from launcher.gathering.checkpoints import checkpoints_among
+from launcher.gathering.checkpoints import checkpoints_among, prefix_of
 from launcher.gathering.remote_files import Listing
 from launcher.gathering.selection import is_cache, is_temporary
 
+MOST_FILES = 20_000
+"""Of checkpoints. The supervisor itself looks at them, while hosts wait for its sign of life."""
 _NUMBERED = re.compile(r"(?s).*-(\d{1,18})")
 
 
@@ -23,11 +25,17 @@ class NewestStep:
         self._listing = Listing()
 
     def take(self, news: FileNews) -> None:
-        """The next part of the answer."""
+        """The next part of the answer.
+
+        Raises:
+            RefusedError: it is none.
+        """
+        if self.is_over:
+            return
         if news.kind == "listed":
-            self._listing.take(news.told, [EVERYTHING])
-        else:
-            self.is_over = True
+            files = [file for file in news.told["files"] if prefix_of(file[0]) is not None]
+            self._listing.take({"files": files, "links": [], "unreadable": []}, [EVERYTHING])
+        self.is_over = news.kind != "listed" or len(self._listing.files) > MOST_FILES
 
     @property
     def step(self) -> int | None:

@@ -18,7 +18,7 @@ from launcher.here import here
 from launcher.own_files import ForeignError, is_made_here, read_own
 from launcher.run_directory.launcher_process import Life
 from launcher.run_directory.state import LOST, RunState
-from launcher.run_directory.whole_files import make_directory, relative, shown, write_whole
+from launcher.run_directory.whole_files import make_directory, relative, shown, write_over, write_whole
 
 DEFAULT_ROOT = Path("runs")
 LATEST = "latest"
@@ -138,10 +138,19 @@ class RunDirectory(NamedTuple):
         return path
 
     def write_state(self, state: RunState) -> None:
-        """Replace `run.json`."""
+        """Replace `run.json`. On a full disk its old content makes room for the new one.
+
+        Raises:
+            LaunchError: it cannot be written.
+        """
         import msgspec
 
-        write_whole(self.run_file, _json(msgspec.to_builtins(state)))
+        content = _json(msgspec.to_builtins(state))
+        try:
+            write_whole(self.run_file, content)
+        except LaunchError:
+            if not write_over(self.run_file, content):
+                raise
 
     def read_state(self) -> RunState:
         """Read `run.json`.

@@ -9,6 +9,9 @@ from pathlib import Path
 from launcher.errors import LaunchError
 from launcher.here import here
 
+BLOCK = 512
+"""Bytes: the unit of `st_blocks`."""
+
 
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file so that a reader, also after a crash of ours, finds the old content or the new one. Mode 0600.
@@ -26,6 +29,27 @@ def write_whole(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise LaunchError(f"{shown(path)}: cannot be written: {error.strerror}.") from error
+
+
+def write_over(path: Path, content: bytes) -> bool:
+    """Give a file another content where it lies; False: the room that it takes up is not enough. For a full disk.
+
+    A power cut in the middle of it costs the file.
+    """
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        if os.fstat(fd).st_blocks * BLOCK < len(content):
+            return False
+        write_all_at(fd, content, 0)
+        os.ftruncate(fd, len(content))
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
 
 
 def _write_file(path: Path, content: bytes) -> None:

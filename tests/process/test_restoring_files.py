@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gathering_host import contents
+from gathering_host import SHARD, contents
 from launching import MARK, await_true, disk
+from modes import obeying_modes
 from restoring_hosts import RestoringHosts, save, write
 
 from launcher.errors import HostError
@@ -64,6 +65,25 @@ def test_a_name_that_leads_nowhere_elsewhere_is_made_relative(made: Made) -> Non
 
     assert hosts.there(1)["ckpt/checkpoint"] == b'model_checkpoint_path: "step-5"\n'
     assert (hosts.here / "ckpt/checkpoint").read_bytes() == b'model_checkpoint_path: "step-5"\n'
+
+
+def test_what_cannot_be_read_here_is_told_and_not_sent(made: Made) -> None:
+    hosts = made(2, local_chief=True)
+    save(hosts.here, 3)
+    older = hosts.here / "ckpt" / "step-3.index"
+    save(hosts.here, 4)
+    write(hosts.here, "notes/mine")
+    (hosts.here / "ckpt" / f"step-4{SHARD}").chmod(0)
+    (hosts.here / "notes").chmod(0)
+    with obeying_modes():
+        hosts.restore()
+    (hosts.here / "notes").chmod(0o700)
+
+    told = [line for line in hosts.said if "cannot be read" in line]
+    assert len(told) == 1
+    assert "notes (Permission denied)" in told[0]
+    assert f"ckpt/step-4{SHARD} (Permission denied)" in told[0]
+    assert hosts.there(0)["ckpt/step-3.index"] == older.read_bytes()
 
 
 def test_what_a_host_has_is_not_sent_again(made: Made) -> None:

@@ -114,6 +114,16 @@ def test_a_disk_that_fills_up_ends_the_worker_not_the_launchers_word(
     assert "No space left on device" in started.stderr
 
 
+def test_on_a_full_disk_how_a_run_ended_is_written_down(launch: Start, cluster: Cluster, tiny_disk: Path) -> None:
+    script = """cd "$LAUNCH_OUTPUT_DIR"; until [ -e ../run.json ]; do sleep .05; done
+        dd if=/dev/zero of=filler bs=1k 2>/dev/null; exit 0"""
+    started = launch(*cluster(1), "--", "sh", "-c", script, runs=tiny_disk / "runs")
+
+    assert started.succeeded()
+    assert started.run_state["state"] == "done"
+    assert "Traceback" not in started.stderr
+
+
 def fill(place: Path) -> None:
     with (place / "filler").open("wb", buffering=0) as filler:
         try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from launching import Launch
+from launching import Launch, await_true, cluster_file
 from modes import obey_modes
 
 Start = Callable[..., Launch]
@@ -16,6 +17,36 @@ Cluster = Callable[..., tuple[str, str]]
 CLOSE = 'cd "$LAUNCH_OUTPUT_DIR" && mkdir -p closed && touch open closed/file && chmod 0 closed'
 """What a container that ran as root leaves behind, here for its own user."""
 ONCE = '[ "$LAUNCH_ATTEMPT" != 0 ] || exit 3'
+
+
+SSH = """\
+#!/bin/bash
+while [ "$1" != -- ]; do [ "$1" = -G ] && exit 1; words="$words $1"; shift; done
+echo "$words" >> "$HOSTS/asked"
+mkdir -p "$HOSTS/$2" && cd "$HOSTS/$2" && echo $$ > pid && HOME=$PWD exec sh -c "$3"
+"""
+"""Stands in for ssh: a host is a home directory of this machine."""
+
+
+@pytest.fixture
+def behind_ssh(tmp_path: Path, launch: Start) -> Iterator[Start]:
+    """Start a shell's script on another host."""
+    for directory in ("bin", "hosts"):
+        (tmp_path / directory).mkdir()
+    (tmp_path / "bin" / "ssh").write_text(SSH)
+    (tmp_path / "bin" / "ssh").chmod(0o700)
+    env = {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOSTS": str(tmp_path / "hosts")}
+
+    def start(script: str, host: Mapping[str, object] | None = None, **given: Any) -> Launch:
+        top = {"restart": given.pop("restart", {"max_restarts": 2, "backoff": "10ms"})}
+        options = cluster_file(tmp_path, [{"host": "gpu", "workers": 1, **(host or {})}], {}, top)
+        started.append(launch(*options, "--", "sh", "-c", script, env=env, **given))
+        return started[-1]
+
+    started: list[Launch] = []
+    yield start
+    for each in started:
+        await_true(lambda one=each: not one.alive(), "the end of all agents")  # type: ignore[misc]
 
 
 @pytest.fixture
@@ -65,8 +96,38 @@ def test_how_a_run_ended_is_written_down_though_nobody_can_be_told(launch: Start
     os.close(out)
     (started.runs.parent / "go").touch()
 
-    started.wait()
+    assert started.wait() == 0
     assert started.run_state["state"] == "done"
+
+
+@pytest.mark.usefixtures("closed")
+@pytest.mark.parametrize("then", ["exit 0", ONCE], ids=["success", "restart"])
+def test_an_unreadable_directory_of_another_host_is_told(behind_ssh: Start, then: str) -> None:
+    started = behind_ssh(f"mkdir -p $LAUNCH_OUTPUT_DIR; {CLOSE}; {then}", preexec_fn=obey_modes)
+
+    assert started.succeeded()
+    assert "not brought from gpu, where it stays in " in started.stderr
+    assert "closed (Permission denied)" in started.stderr
+    assert (started.run_directory / "chief" / "open").exists()
+    assert started.run_state["state"] == "done"
+
+
+@pytest.mark.usefixtures("closed")
+def test_an_unreadable_directory_here_keeps_only_its_own_files_from_coming(behind_ssh: Start) -> None:
+    make = "mkdir -p $LAUNCH_OUTPUT_DIR/closed; cd $LAUNCH_OUTPUT_DIR; touch closed/file open"
+    started = behind_ssh(f"{make}; until [ -e ~/go ]; do sleep .05; done", preexec_fn=obey_modes)
+    started.await_event("task_started")
+    closed = started.run_directory / "chief" / "closed"
+    closed.mkdir()
+    closed.chmod(0)
+    (started.runs.parent / "hosts" / "gpu" / "go").touch()
+
+    assert started.wait() == 3
+    assert "chief/closed: Permission denied. What is missing stays there" in started.stderr
+    assert "cannot be read: closed (Permission denied)" in started.stderr
+    assert "Traceback" not in started.stderr
+    assert (started.run_directory / "chief" / "open").exists()
+    assert started.run_state["result"]["exit_code"] == 3
 
 
 # ---- the directory in which `launch` was called goes
@@ -128,6 +189,18 @@ def test_a_run_directory_that_goes_too_is_told(
     assert "Traceback" not in started.stderr
     if code:
         assert "attempt-1: cannot be made: No such file or directory" in started.stderr
+
+
+def test_a_host_is_called_again_as_before_without_it(behind_ssh: Start, workplace: Path, tmp_path: Path) -> None:
+    (workplace / "config").touch()
+    lose = f"[ $LAUNCH_ATTEMPT != 0 ] || {{ rm -r '{workplace}'; kill -9 $(cat ~/pid); sleep 1000; }}"
+    restart = {"max_restarts": 1, "backoff": "10ms"}
+    started = behind_ssh(lose, cwd=workplace, host={"ssh": {"config": "config"}}, restart=restart)
+
+    assert started.succeeded()
+    first, second = (tmp_path / "hosts" / "asked").read_text().splitlines()
+    assert first == second
+    assert f"-F {workplace}/config " in second
 
 
 def test_a_working_directory_that_was_never_there_is_told(launch: Start, workplace: Path, tmp_path: Path) -> None:

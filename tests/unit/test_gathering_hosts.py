@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from launcher.events import FileNews, HostLost
 from launcher.gathering import STEP_QUESTION, Gathering
-from launcher.gathering.conversation import HostAwayError
+from launcher.gathering.conversation import MOST_UNHEARD, MOST_WORDS_UNHEARD, Conversation, HostAwayError
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
 
@@ -253,3 +254,23 @@ def test_a_lost_host_does_not_tell_the_newest_step(tmp_path: Path) -> None:
 
     assert step.is_over
     assert played.gathering.ask_newest_step().is_over
+
+
+# ---- what nobody waits for
+def test_a_host_that_sends_faster_than_it_may_fills_no_memory() -> None:
+    piece = bytes(1 << 20)
+    conversation = Conversation(lambda *_, **__: None, itertools.count(1))
+    for _ in range(2000):
+        conversation.hear(FileNews("gpu-a", "piece", {"number": 1, "offset": 0}, piece))
+    waiting = conversation.left_unheard()
+
+    assert sum(len(each.data) for each in waiting if isinstance(each, FileNews)) <= MOST_UNHEARD
+    assert str(waiting[-1]) == "it sends more than was asked of it"
+
+
+def test_answers_without_end_and_without_content_fill_no_memory() -> None:
+    conversation = Conversation(lambda *_, **__: None, itertools.count(1))
+    for _ in range(MOST_WORDS_UNHEARD + 1000):
+        conversation.hear(FileNews("gpu-a", "sent", {"number": 1}, b""))
+
+    assert len(conversation.left_unheard()) <= MOST_WORDS_UNHEARD + 1

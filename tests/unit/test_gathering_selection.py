@@ -372,5 +372,14 @@ def test_the_newest_step_is_that_of_a_complete_checkpoint() -> None:
     assert answer.step == 20
 
 
+def test_a_host_that_lists_checkpoints_without_end_is_not_listened_to_for_ever() -> None:
+    answer = NewestStep()
+    for part in range(100):
+        files = [[f"{part}/s-{n}.index", 1, 1] for n in range(1000)]
+        answer.take(FileNews("gpu-a", "listed", {"files": files, "links": [], "unreadable": []}, b""))
+
+    assert answer.is_over
+
+
 def test_without_a_checkpoint_there_is_no_step() -> None:
     assert NewestStep(is_over=True).step is None
