@@ -18,6 +18,7 @@ from launcher.request import Request
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.launcher_process import Launcher
 from launcher.run_directory.state import RunHost, RunState
+from launcher.run_directory.whole_files import relative
 from launcher.run_result import RunResult
 
 
@@ -91,5 +92,7 @@ class RunRecord:
     def _complaining(self) -> Iterator[None]:
         try:
             yield
-        except (LaunchError, OSError) as error:  # OSError: the cluster file may have gone
+        except LaunchError as error:
             self._complain(str(error))
+        except OSError as error:  # the cluster file may have gone, or all of the run's directory
+            self._complain(f"{relative(error.filename)}: {error.strerror}" if error.filename else str(error))
