@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.agent_process import AgentProcess
 from launcher.cluster_file import Host
+from launcher.errors import HostError
 from launcher.head_start import HeadStart
 from launcher.here import here
 from launcher.ssh_complaint import Complaint, explained
 from launcher.ssh_destination import destination
 from launcher.transport import AGENT, SSH, agent_argv, local, over_ssh, ssh_options
+from launcher.wording import counted
 
+OPEN_FILES, OPEN_FILES_A_HOST = 40, 12
+"""What a launcher has open at most, for itself and for each host: pipes, logs, files that are gathered or sent."""
 ASKING_SSH = 2.0
 """Seconds that ssh gets to read its configuration, which may run programs (`Match exec`)."""
+
+
+class NotStartedError(Exception):
+    """This machine lacks what another process needs."""
+
+    def __init__(self, complaint: Complaint) -> None:
+        super().__init__(complaint.reason)
+        self.complaint = complaint
+
+
+def allow_open_files(hosts: int) -> None:
+    """Have this machine let the launcher open what it needs for so many hosts.
+
+    Raises:
+        HostError: it does not.
+    """
+    needed = OPEN_FILES + hosts * OPEN_FILES_A_HOST
+    if os.sysconf("SC_OPEN_MAX") < needed:
+        from launcher.agent.limits import raise_open_files
+        from launcher.shortage import MORE_FILES
+
+        raise_open_files()
+        allowed = os.sysconf("SC_OPEN_MAX")
+        if allowed < needed:
+            raise HostError(
+                f"a process may have {allowed} open files on this machine, and the launcher may need {needed} for "
+                f"{counted(hosts, 'host')}\n  What to do: {MORE_FILES.format(host='this machine')}."
+            )
 
 
 @dataclass(slots=True)
@@ -37,12 +70,24 @@ class Access:
         """An agent's process that may be written to; its program is on its way.
 
         Raises:
+            NotStartedError: this machine refuses another process, or another file.
             OSError: there is no such program here.
         """
         early, self.early = self.early, None
         if early is not None:
             return early
-        process = AgentProcess(self.argv)
+        from launcher.agent.limits import restore_open_files  # an agent that was started before has the user's limits
+
+        try:
+            process = AgentProcess(self.argv)
+        except OSError as error:
+            from launcher.shortage import of_this_machine
+
+            short = of_this_machine(error)
+            if short is None:
+                raise
+            raise NotStartedError(Complaint(*short)) from error
+        restore_open_files(process.pid)
         process.send_program(self.packages)
         return process
 

@@ -56,6 +56,11 @@ class AgentProcess:
             with contextlib.suppress(OSError):  # above the user's pipe quota: slower, not wrong
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, size)
 
+    @property
+    def pid(self) -> int:
+        """Of it, or of what leads to it."""
+        return self._child.pid
+
     def send_program(self, packages: Sequence[str] = AGENT) -> None:
         """Make it an agent. What its pipe does not take at once is in the outbox."""
         self.outbox.add(opening(packages))

@@ -30,7 +30,7 @@ class Child:
         """
         self._asking = threading.RLock()  # a signal handler may end what it has interrupted
         self._code: int | None = None
-        self._pid = os.posix_spawnp(
+        self.pid = os.posix_spawnp(
             argv[0],
             tuple(argv),
             os.environ,
@@ -46,9 +46,9 @@ class Child:
         with self._asking:
             if self._code is None:
                 try:
-                    ended, status = os.waitpid(self._pid, os.WNOHANG)
+                    ended, status = os.waitpid(self.pid, os.WNOHANG)
                 except ChildProcessError:  # somebody waits for all that this process has started
-                    ended, status = self._pid, 0
+                    ended, status = self.pid, 0
                 if ended:
                     self._code = os.waitstatus_to_exitcode(status)
             return self._code
@@ -64,4 +64,4 @@ class Child:
         """Signal it, if it runs."""
         with self._asking:
             if self.code is None:
-                os.kill(self._pid, number)
+                os.kill(self.pid, number)

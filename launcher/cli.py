@@ -12,7 +12,7 @@ import click
 
 from launcher import __version__, options
 from launcher.called_as import launch_command
-from launcher.errors import EXIT_USAGE, ClusterFileError, LaunchError, UsageError
+from launcher.errors import EXIT_HOST, EXIT_USAGE, ClusterFileError, LaunchError, UsageError
 from launcher.head_start import OTHER_COMMANDS, HeadStart
 from launcher.here import here, take
 from launcher.wording import harmless
@@ -129,6 +129,13 @@ def main(early: HeadStart | None = None) -> NoReturn:
     except click.ClickException as error:
         error.show()
         leave(EXIT_USAGE)
+    except (OSError, RuntimeError) as error:
+        from launcher.shortage import of_this_machine
+
+        short = of_this_machine(error)
+        if short is None:
+            raise
+        leave(EXIT_HOST, f"launch: {short[0]}\nlaunch:   What to do: {short[1]}")
     except (click.Abort, KeyboardInterrupt):
         leave(130)
     leave(0)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from launcher import events
-from launcher.access import Access
+from launcher.access import Access, NotStartedError
 from launcher.agent.framing import GREETING, Decoder, UnreadableError, encode
 from launcher.agent_messages import AgentMessages
 from launcher.agent_process import GOODBYE, AgentProcess
@@ -178,6 +178,8 @@ class Connection:
                 if rest is not None:
                     self._listen(rest)
                 complaint = self._complaint()
+            except NotStartedError as error:
+                complaint = error.complaint
             except FileNotFoundError as error:
                 complaint = Complaint(f"`{error.filename}` is not installed on this machine", NO_SSH)
             except OSError as error:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from launcher import events
-from launcher.access import access
+from launcher.access import access, allow_open_files
 from launcher.called_as import launch_command
 from launcher.cluster import ClusterSpec, Task, dialled_at, is_loopback
 from launcher.cluster_file import Host
@@ -51,6 +51,7 @@ class Hosts:
         self._heartbeat = Heartbeat(lease)
         self._hosts = tuple(hosts)
         self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
+        allow_open_files(len(self._hosts))
         self._brought: dict[str, tuple[str, Mapping[str, bytes]]] = {}
         self._admitted = ""
         self._tried = False
@@ -262,7 +263,10 @@ class _Answers:
             case events.Dialled(host, results):
                 self.dialled[host] = results
             case events.ReservationFailed(host, reason):
-                self.failures[host] = f"{host}: no ports for its workers: {reason}; change `ports`"
+                from launcher.shortage import for_shortage
+
+                remedy = for_shortage(reason, (), host) or "change `ports`"
+                self.failures[host] = f"{host}: no ports for its workers: {reason}; {remedy}"
             case events.PutFailed(host, reason):
                 self.failures[host] = f"{host}: {reason}"
             case events.HostLost(host):

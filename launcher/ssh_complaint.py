@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from launcher.shortage import MORE_PROCESSES
 from launcher.wording import harmless_line
 
 NOT_FOUND = 127
@@ -70,6 +71,12 @@ _COMPLAINTS: tuple[tuple[str, str, str | None], ...] = (
         "mend the ssh configuration, or `ssh` in the cluster file",
     ),
     (r"tf-launch: (?P<name>the `python3` of this host is .*)", "{name}", _NO_PYTHON),
+    (r"tf-launch: (?P<name>cannot start a process: .*)", "{name}", MORE_PROCESSES),
+    (
+        r"\bfork: (?:retry: )?Resource temporarily unavailable|\bCannot fork\b",
+        "its shell cannot start a process",
+        MORE_PROCESSES,
+    ),
     (r"tf-launch: (?P<name>/proc [^;\n]*); mount it", "{name}", "mount -t proc proc /proc there, as root"),
     (
         r"python3: (?:command )?not found|Unknown command:? '?python3|python3: No such file|python3: Command not found",

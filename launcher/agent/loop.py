@@ -9,6 +9,7 @@ import time
 
 from launcher.agent.facts import facts, own_addresses
 from launcher.agent.framing import MOST_FROM_LAUNCHER, Decoder, UnreadableError, encode
+from launcher.agent.limits import in_words
 from launcher.agent.own_directory import UnsafeError, own_directory
 from launcher.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.agent.processes import (
@@ -182,7 +183,7 @@ class Agent:
             if word:
                 self.answering = Answering(list(ports.values()), word)
         except OSError as error:
-            self.tell("reservation_failed", reason=error.strerror or str(error))
+            self.tell("reservation_failed", reason=in_words(error))
             return
         self.tell("reserved", ports=ports)
         self.flush()
@@ -231,8 +232,9 @@ class Agent:
         for job in jobs:
             try:
                 worker = start_worker(job)
-            except StartError as error:
-                self.tell("start_failed", task=job["task"], reason=str(error))
+            except (StartError, OSError) as error:
+                reason = in_words(error) if isinstance(error, OSError) else str(error)
+                self.tell("start_failed", task=job["task"], reason=reason)
                 return
             former = self.workers.get(worker.name)
             if former is not None:

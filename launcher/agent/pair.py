@@ -6,6 +6,7 @@ import os
 import signal
 
 from launcher.agent.framing import GREETING
+from launcher.agent.limits import in_words, raise_open_files
 from launcher.agent.loop import Agent
 from launcher.agent.processes import (
     PR_SET_CHILD_SUBREAPER,
@@ -77,7 +78,10 @@ def main(kind: type[Agent] = Agent) -> None:
         leave_earlier_children()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     guard_gone, guard_lives = os.pipe()
-    agent = os.fork()
+    try:
+        agent = os.fork()
+    except OSError as error:
+        raise SystemExit(f"tf-launch: cannot start a process: {in_words(error)}") from error
     if agent:
         os.close(guard_gone)
         guard(agent)
@@ -85,6 +89,7 @@ def main(kind: type[Agent] = Agent) -> None:
     os.setsid()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_NAME, b"launch-agent")
+    raise_open_files()
     os.set_blocking(1, True)
     os.write(1, GREETING)
     kind(guard_gone).run()

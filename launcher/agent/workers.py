@@ -7,6 +7,7 @@ import os
 import signal
 
 from launcher.agent.below import appended_below, directory_below
+from launcher.agent.limits import in_words, restore_open_files
 from launcher.agent.log import Log
 from launcher.agent.own_directory import UnsafeError, reopened
 from launcher.agent.processes import (
@@ -128,9 +129,17 @@ def created(job: dict[str, Any], streams: tuple[int, int, int]) -> int:
     Raises:
         StartError: no such program, no such working directory...
     """
-    error_read, error_write = os.pipe()
+    try:
+        error_read, error_write = os.pipe()
+    except OSError as error:
+        raise StartError(f"cannot start a process: {in_words(error)}") from error
     agent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.close(error_read)
+        os.close(error_write)
+        raise StartError(f"cannot start a process: {in_words(error)}") from error
     if pid == 0:
         become(job, agent, streams, error_write)
     os.close(error_write)
@@ -156,6 +165,7 @@ def become(job: dict[str, Any], agent: int, streams: tuple[int, int, int], error
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         for target, source in enumerate(streams):
             os.dup2(source, target)
+        restore_open_files()
         environment = {**os.environ, **job["env"], "LAUNCH_PID": str(os.getpid())}
         doing = f"enter the working directory {job['cwd']}"
         os.chdir(os.path.expanduser(job["cwd"]))

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from launcher import events
-from launcher.access import access
+from launcher.access import access, allow_open_files
 from launcher.agent.framing import UnreadableError
 from launcher.cluster import Task
 from launcher.cluster_file import Host
@@ -111,6 +111,8 @@ class Visit:
         self._heartbeat = Heartbeat(lease)
         self._word = os.urandom(16).hex()
         gate = threading.Semaphore(CONNECTING_AT_ONCE)
+        hosts = tuple(hosts)
+        allow_open_files(len(hosts))
         self.hosts = {host.name: Visited(host, self._connected(host, gate)) for host in hosts}
 
     def _connected(self, host: Host, gate: threading.Semaphore) -> Patient:

@@ -185,7 +185,7 @@ def _exited(event: TaskExited, stopped: bool, python: str | None) -> Failure:
     lines = log_lines(event.tail)
     if event.out_of_memory or (not stopped and _signal_of(event) and _signal_of(event) not in _CRASH_SIGNALS):
         own = [line for line in lines if not line.startswith("tf-launch: ")]
-        return _killed(plain._replace(excerpt=last_lines(own, LAST_WORDS)))
+        return _killed(plain._replace(excerpt=last_lines(own, LAST_WORDS)), lines)
     crash = _telling(last_crash(lines), event, stopped)
     if crash is not None:
         return _crashed(plain, crash, lines, python)
@@ -197,10 +197,13 @@ def _last_step(report: LastReport | None) -> LastStep | None:
     return None if report is None or step is None else LastStep(step, report.seconds)
 
 
-def _killed(failure: Failure) -> Failure:
+def _killed(failure: Failure, lines: Sequence[str]) -> Failure:
     from launcher.failure import remedies
+    from launcher.shortage import for_shortage
 
     remedy = remedies.for_no_memory(failure.host) if failure.out_of_memory else None
+    if failure.signal == signals.SIGINT:  # so NumPy ends a process that gets no threads
+        remedy = for_shortage("\n".join(lines), (), failure.host)
     return failure._replace(kind=Kind.KILLED, remedy=remedy)
 
 

@@ -131,7 +131,10 @@ def for_text(
     from launcher.failure.keras2 import REMEDIES as KERAS_2
     from launcher.failure.missing_file import for_missing_file
     from launcher.failure.refused_keras import for_refused_keras
+    from launcher.shortage import for_shortage
 
+    if remedy := for_shortage(text, calls, host):
+        return remedy
     if remedy := for_refused_keras(text, calls, log, host, python):
         return remedy
     known: tuple[tuple[str, str], ...] = (
@@ -150,8 +153,12 @@ def for_text(
 
 def for_last_words(lines: Sequence[str], exit_code: int | None, host: str, python: str | None = None) -> str | None:
     """The remedy for a program that ended without a traceback."""
+    from launcher.shortage import for_shortage
+
     said, remedy = _BY_EXIT_CODE.get(exit_code or 0, ("", None))
     text = "\n".join(lines)
+    if short := for_shortage(text, (), host):
+        return short
     if remedy is not None and re.search(said, text, re.MULTILINE):
         return remedy.format(host=host)
     return for_text("\n".join(lines[-LAST_WORDS:]), host, python)

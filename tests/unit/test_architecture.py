@@ -66,7 +66,8 @@ LAUNCHER = """
     run_directory.whole_files run_directory.state left_workers
     task_names
     console.folding
-    called_as cluster errors failure.excerpt failure.keras2 own_files redaction run_directory.launcher_process transport
+    called_as cluster errors failure.excerpt failure.keras2 own_files redaction run_directory.launcher_process shortage
+    transport
     here console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
     wording
     examiner.pair
@@ -74,8 +75,8 @@ LAUNCHER = """
     agent.loop examiner.questions examiner.throughput
     agent.watching agent.evaluator agent.deliveries agent.gate
     agent.support agent.workers agent.ports agent.reach agent.files agent.receiving
-    agent.below agent.comparing agent.gate_program agent.log agent.placing agent.reports agent.resolving agent.rest
-    agent.sockets
+    agent.below agent.comparing agent.gate_program agent.limits agent.log agent.placing agent.reports agent.resolving
+    agent.rest agent.sockets
     agent.framing agent.processes agent.facts agent.own_directory agent.received
     doctor.probe.telling
     doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program

@@ -271,3 +271,52 @@ def test_another_keras_is_installed_by_a_command_of_our_own(evil: str) -> None:
 
     assert "'keras>=3.3,<3.16'" in remedy("gpu-a", FORGED.format("to 3.15", "", "") + KERAS_CRASH)
     assert not any("curl" in remedy("gpu-a", log) for log in logs)
+
+
+# ---- limits of the user
+@pytest.mark.parametrize(
+    "log",
+    [
+        "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: unavailable\nSegfault",
+        "sh: 0: Cannot fork",
+        "bash: fork: retry: Resource temporarily unavailable\nbash: fork: Resource temporarily unavailable",
+        "libgomp: Thread creation failed: Resource temporarily unavailable",
+        "terminate called after throwing 'std::system_error'\n  what():  Resource temporarily unavailable",
+        "F0000 env.cc:84] Check failed: ret == 0 (11 vs. 0) Thread tf_Compute creation via pthread_create() failed.\n"
+        "*** Check failure stack trace: ***\n" + "    @     0x7fcba8f1d314  absl::SendToLog()\n" * 12,
+    ],
+)
+def test_a_program_that_got_no_thread_or_process_is_told_which_limits_to_raise(log: str) -> None:
+    assert remedy("gpu-a", f"{log}\n").startswith("allow more processes and threads on gpu-a: `ulimit -u`")
+
+
+def test_numpy_that_got_no_threads_ends_its_process_by_a_sigint_and_is_told_what_to_raise() -> None:
+    log = (
+        b"OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: Resource temporarily unavailable\n"
+        b"Traceback (most recent call last):\n" + b'  File "x.py", line 1, in <module>\n    import numpy\n' * 20
+    )
+    event = TaskExited("gpu-a", Task("worker", 0), None, 2, False, log + b"KeyboardInterrupt\n")
+
+    assert "`ulimit -u`" in (classify(Ending(event, stopped=False), PYTHON).remedy or "")
+
+
+def test_a_refused_fork_is_told_from_a_socket_that_has_nothing_to_read() -> None:
+    refused = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
+
+    assert "`ulimit -u`" in crashed("gpu-a", "self.pid = _fork_exec(", refused)
+    assert "`ulimit -u`" in crashed("gpu-a", "self.pid = os.fork()", refused)
+    assert crashed("gpu-a", "data = connection.recv(100)", refused) == ""
+
+
+@pytest.mark.parametrize(
+    "said", ["OSError: [Errno 24] Too many open files: '/data/part-7'", "ValueError: x: Too many open files"]
+)
+def test_too_many_open_files_are_told_with_the_limit_to_raise(said: str) -> None:
+    assert crashed("gpu-a", "file = open(path)", said).startswith("allow more open files on gpu-a: `ulimit -n`")
+
+
+def test_what_an_agent_lacks_is_told_with_the_limit_to_raise() -> None:
+    too_many = "cannot start a process: Resource temporarily unavailable (its user may have 9 processes...)"
+
+    assert "`ulimit -u`" in not_started("gpu-a", too_many)
+    assert "`ulimit -n`" in not_started("gpu-a", "cannot create the log file x: Too many open files")
