@@ -18,11 +18,13 @@ from launcher.cluster import Task
 Check = Callable[[Any], bool]
 Told = Mapping[str, Any]
 
+LONGEST_PIECE = 1 << 20
+"""Bytes of a log or a file that come at a time."""
 MOST_AHEAD = 1 << 26
 """Bytes of one log that may come before the console has shown those before them. An agent of ours keeps to 1 MiB."""
-LONGEST_LINE = 1 << 17
+LONGEST_LINE = 1 << 16
 """Bytes of a report of progress."""
-LONGEST_TAIL = 1 << 17
+LONGEST_TAIL = 1 << 16
 """Bytes of a log's end, or of a program's last words."""
 
 
@@ -231,6 +233,8 @@ def _exited(of: AgentMessages, told: Told, body: bytes) -> events.TaskExited:
 
 
 def _port_shared(of: AgentMessages, told: Told, _: bytes) -> events.PortShared:
+    if len(told["processes"]) < 2:
+        raise UnreadableError("`port_shared` by fewer than two processes")
     processes = tuple((of.task(slug), pid) for slug, pid in told["processes"])
     return events.PortShared(of.host, told["port"], processes)
 
@@ -310,7 +314,7 @@ MESSAGES: Mapping[str, Message] = {
     ),
     "evaluator_done": Message(_of_task(events.EvaluatorDone), TASK),
     "log": Message(
-        lambda of, told, body: of.log(told["task"], told["offset"], body), {**TASK, "offset": COUNT}, most=MOST_BODY
+        lambda of, told, body: of.log(told["task"], told["offset"], body), {**TASK, "offset": COUNT}, most=LONGEST_PIECE
     ),
     "log_ended": Message(_of_task(events.LogEnded), TASK),
     "progress": Message(
@@ -327,7 +331,7 @@ MESSAGES: Mapping[str, Message] = {
         },
     ),
     "files_list_ended": Message(_file_news("list_ended"), {**NUMBER, "clock_ns": TIME_NS}),
-    "files_piece": Message(_file_news("piece"), {**NUMBER, "offset": COUNT}, most=MOST_BODY),
+    "files_piece": Message(_file_news("piece"), {**NUMBER, "offset": COUNT}, most=LONGEST_PIECE),
     "files_sent": Message(
         _file_news("sent"),
         {**NUMBER, "size": COUNT, "sha256": text, "mtime_ns": TIME_NS, "unchanged": truth},

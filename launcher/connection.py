@@ -7,7 +7,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from queue import SimpleQueue
 from typing import Any
 
 from launcher import events
@@ -25,10 +26,17 @@ PATIENCE = 2.0
 """Seconds without a first answer after which it is told that a host is waited for."""
 LONG_TURN = 10.0
 """Seconds after which a host that is still connecting no longer keeps others from it."""
+MOST_UNREAD = 1 << 24
+"""Bytes that may wait in the inbox, if all that does were as long as..."""
+EVENT_COST = 1 << 12
+"""...this at least, or the next event."""
+TURN_LOOK = 0.01
+"""Seconds between two looks whether there is room again."""
 TRIES = 6
 """How often a connection is tried that an overloaded sshd dropped; its default drops 3 of 10 and more at a time."""
 PAUSE = 0.25
 """Seconds before the second try; it doubles with each, and is spread so that many do not come back at once."""
+Inbox = SimpleQueue[events.Event]
 BEAT = encode({"do": "beat"})
 
 
@@ -47,7 +55,7 @@ class Connection:
         name: str,
         access: Access,
         messages: AgentMessages,
-        tell: Callable[[events.Event], None],
+        inbox: Inbox,
         gate: threading.Semaphore,
         former: Connection | None = None,
     ) -> None:
@@ -57,12 +65,12 @@ class Connection:
             name: the host's.
             access: the way there.
             messages: what the agent may say.
-            tell: takes each event; called by the connection's thread.
+            inbox: gets each event.
             gate: how many hosts connect at a time.
             former: the host's lost connection; it is closed first.
         """
         self.name = name
-        self.tell = tell
+        self._inbox = inbox
         self._access = access
         self._messages = messages
         self._gate = gate
@@ -126,6 +134,10 @@ class Connection:
     def silence(self) -> float:
         """Seconds since the agent was heard last; 0 before it has greeted: ssh has a limit of its own for that."""
         return time.monotonic() - self._heard_at if self._early is None and not self._ended.is_set() else 0.0
+
+    def tell(self, event: events.Event) -> None:
+        """Put what was found out about the host among the events."""
+        self._inbox.put(event)
 
     def give_up(self, reason: str) -> None:
         """Whatever may still come is too late: `HostLost` at once, without waiting for anything to end."""
@@ -260,13 +272,20 @@ class Connection:
         while True:
             for head, body in decoder.feed(data):
                 event = self._messages.event(head, body)
-                if event is not None and not self._ended.is_set():
-                    self.tell(event)
+                if event is not None:
+                    self._tell_in_turn(event, len(body))
             heard = self._heard(process)
             if not heard:
                 return
             data = heard
             self._heard_at = time.monotonic()
+
+    def _tell_in_turn(self, event: events.Event, size: int) -> None:
+        """A host that tells more than can be dealt with waits, and fills no memory."""
+        while self._inbox.qsize() > MOST_UNREAD // max(size, EVENT_COST) and not self._ended.wait(TURN_LOOK):
+            pass
+        if not self._ended.is_set():
+            self.tell(event)
 
     def _complaint(self) -> Complaint:
         if self._process is None or self._ended.is_set():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 
-from launcher import events
+from launcher import connection, events
 from launcher.access import Access
 from launcher.agent_messages import AgentMessages, Message
 from launcher.cluster import Task
@@ -16,8 +16,7 @@ from launcher.connection import Connection
 if TYPE_CHECKING:
     from launcher.plan import TaskPlan  # not needed before the agents are started
 
-Inbox = SimpleQueue[events.Event]
-
+Inbox = connection.Inbox
 BEATS_PER_LEASE = 5
 
 
@@ -46,7 +45,7 @@ class HostConnection(Connection):
     ) -> None:
         """Begin to connect; `inbox` gets what the agent tells. For the others see `Connection`."""
         self._messages = AgentMessages(name, tasks, self.more_messages)
-        super().__init__(name, access, self._messages, inbox.put, gate, former)
+        super().__init__(name, access, self._messages, inbox, gate, former)
 
     # ---- to the agent
     def hello(self, lease: float, variables: Sequence[str]) -> None:

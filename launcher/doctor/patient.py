@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from launcher import events
-from launcher.agent.framing import MOST_BODY
 from launcher.agent_messages import (
     COUNT,
     EXIT_CODE,
+    LONGEST_PIECE,
     LONGEST_TAIL,
     REASON,
     SIGNAL,
@@ -32,7 +32,7 @@ def _examined(kind: str, fields: Mapping[str, Check], most: int = 0, spare: Mapp
 
 EXAMINED = {
     "not_asked": _examined("not_asked", REASON),
-    "said": _examined("said", {}, most=MOST_BODY),
+    "said": _examined("said", {}, most=LONGEST_PIECE),
     "answered": _examined(
         "answered",
         {"in_time": truth, "code": nothing_or(EXIT_CODE), "signal": nothing_or(SIGNAL)},

@@ -10,8 +10,10 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from typing import Any
 
+from launcher.agent.framing import UnreadableError
 from launcher.doctor.answers import Answers
 from launcher.doctor.patient import Patient
+from launcher.examiner.questions import MOST
 from launcher.plan import TaskPlan
 from launcher.wording import signal_name
 
@@ -99,6 +101,8 @@ class Probing:
             return
         if kind == "said":
             self._said += data
+            if len(self._said) > MOST:
+                raise UnreadableError(f"more than {MOST} bytes of answers of its probe")
             answers = Answers.of(self._said, self._word)
             if self.refusal:  # another Python speaks
                 answers = replace(answers, python=None, packages=None, program=None, tensorflow=None)

@@ -17,7 +17,6 @@ echo $$ >> "$ODD_HOSTS/$host.started"
 case $host in
   frozen*) exec sleep 1000 ;;
   printing*) exec cat /dev/zero ;;
-  complaining*) head -c 64M /dev/zero | tr '\\0' x >&2; exec sleep 1000 ;;
   odd-*) odd=("$ODD_PYTHON" "$ODD_FRAMES" "${host#odd-}") ;;
 esac
 mkdir -p "$ODD_HOSTS/$host" && cd "$ODD_HOSTS/$host" && HOME=$PWD exec "${odd[@]}" sh -c "$*"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -74,6 +75,40 @@ def test_a_host_that_reads_nothing_costs_no_other_host_its_lease(
     assert started.wait() == 3
     assert "frozen: no answer in time (timeouts.start)" in started.stderr
     assert "no sign of life" not in started.stderr
+
+
+@pytest.fixture
+def silent_server() -> Iterator[int]:
+    """A port of this machine where connections are accepted, and nothing is ever said."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_a_server_that_says_nothing_is_told_after_the_time_for_connecting(
+    launch: Start, tmp_path: Path, silent_server: int, need: Callable[..., None]
+) -> None:
+    need("ssh", "openssh-client")
+    way = {"connect_timeout": "3s", "options": ["-p", str(silent_server)]}
+    hosts = [{"host": "localhost", "workers": 1}, {"host": "127.0.0.1", "workers": 1, "ssh": way}]
+    started = launch(*cluster_file(tmp_path, hosts, {"lease": "1s"}, {}), "--", "true")
+
+    assert started.wait() == 3
+    assert "127.0.0.1: " in started.stderr
+    assert "no sign of life" not in started.stderr
+
+
+def test_ctrl_c_is_acted_on_while_a_server_says_nothing(
+    launch: Start, tmp_path: Path, silent_server: int, need: Callable[..., None]
+) -> None:
+    need("ssh", "openssh-client")
+    way = {"options": ["-p", str(silent_server)]}
+    started = launch(*cluster_file(tmp_path, [{"host": "127.0.0.1", "workers": 1, "ssh": way}], {}, {}), "--", "true")
+    started.await_event("host_awaited")
+    started.signal(signal.SIGINT)
+
+    assert started.wait() == 130
 
 
 def test_a_run_needs_no_large_pipes(launch: Start, small_pipes: tuple[str, ...]) -> None:

@@ -16,8 +16,8 @@ from odd_frames import MODES
 
 Start = Callable[..., Launch]
 WORK = 'mkdir -p "$LAUNCH_OUTPUT_DIR"; echo hello | tee "$LAUNCH_OUTPUT_DIR/notes.txt"'
-READABLE = {"real-time-signal", "never-empty"}
-"""What a host may say, but for the moment or the number."""
+READABLE = {"real-time-signal"}
+"""What a host may say."""
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,8 @@ from launching import PATIENCE, await_true
 
 from launcher import events
 from launcher.access import Access
+from launcher.agent.framing import GREETING, encode
+from launcher.connection import EVENT_COST, MOST_UNREAD
 from launcher.host import HostConnection, Inbox, receive
 from launcher.transport import agent_argv, opening
 
@@ -77,6 +80,28 @@ def test_a_new_connection_does_not_wait_for_the_end_of_the_lost_one(
     again.hello(PATIENCE, ())
     again.close()
     assert not process.is_running()
+
+
+TELLS_MUCH = f"""
+import os, sys
+sys.stdin.buffer.read({len(opening())})
+os.write(1, {GREETING!r})
+frame = {encode({"event": "stop_requested"})!r}
+for _ in range(20):
+    sys.stdout.buffer.write(frame * 1000)
+"""
+
+
+def test_a_host_that_tells_more_than_can_be_dealt_with_waits(connect: Connect, inbox: Inbox) -> None:
+    connect(sys.executable, "-c", TELLS_MUCH)
+    most = MOST_UNREAD // EVENT_COST + 1
+    await_true(lambda: inbox.qsize() == most, "as much as may wait", inbox.qsize)
+    told = 0
+    while isinstance(receive(inbox, PATIENCE), events.StopRequested):
+        told += 1
+        assert inbox.qsize() <= most
+
+    assert told == 20_000
 
 
 def test_all_that_was_sent_before_arrives(connect: Connect, inbox: Inbox, tmp_path: Path) -> None:

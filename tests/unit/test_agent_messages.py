@@ -84,6 +84,7 @@ WRONG: list[tuple[str, str, Any]] = [
     ("started", "pid", 0),
     ("start_failed", "reason", None),
     ("port_shared", "processes", [["worker-0"]]),
+    ("port_shared", "processes", []),
     ("port_shared", "processes", [["worker-7", 12]]),
     ("waits_elsewhere", "ports", [65536]),
     ("exited", "code", "0"),

@@ -66,7 +66,6 @@ MODES = {
     "project-parts": before("exited", *[encode({"event": "project_part"}, SPACES)] * 64),
     # no fault of the frames
     "real-time-signal": fields("exited", code=None, signal=40),
-    "never-empty": instead("empty"),
 }  # fmt: skip
 
 
