@@ -54,8 +54,8 @@ DRAIN_LOOK = 0.1
 """Seconds between two looks for a Ctrl-C while a slow console catches up."""
 AWAY_LOOK = 2.0
 """Seconds between two tries to connect to a host that was lost."""
-MOST_LOSSES = 10
-"""Between two attempts. A host that comes back each time, and goes again, is of no use."""
+MOST_LOSSES = 3
+"""Of hosts that had all been ready for a restart. One that comes back each time, and goes again, is of no use."""
 
 
 class Session:

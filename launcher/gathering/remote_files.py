@@ -19,8 +19,8 @@ MOST_FILES = 500_000
 """Files, links and what cannot be read in one list: 200 MB of memory here."""
 MOST_CHARACTERS = 1 << 26
 """Of all names in a list."""
-LONGEST_PATH = 4095
-"""Bytes: the kernel takes no longer one."""
+LONGEST_PATH, LONGEST_NAME = 4095, 255
+"""Bytes of a path, and of each part of it: the kernel takes no longer ones."""
 LARGEST_SIZE = (1 << 63) - 1
 """Bytes of a file: an `off_t`."""
 FARTHEST_TIME = 1 << 68
@@ -136,10 +136,10 @@ def _objection(file: RemoteFile, names: Sequence[str]) -> str | None:
     if not is_below(file.path, names):
         return "the host names a file that was not asked for"
     try:
-        length = len(file.path.encode("utf-8", "surrogateescape"))
+        path = file.path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return "its name is none that a file can have"
-    if length > LONGEST_PATH:
+    if len(path) > LONGEST_PATH or max(map(len, path.split(b"/"))) > LONGEST_NAME:
         return "here, its name cannot be used: File name too long"
     if not 0 <= file.size <= LARGEST_SIZE:
         return "the host says that it has a size that no file has"

@@ -44,7 +44,7 @@ class WorkerLogs:
         attempts = [self._directory.attempt(number).name for number in range(self._directory.next_attempt())]
         listing = conversation.list(self._root, attempts)
         gathered = Gathered(left=dict(listing.left))
-        if not listing.files:
+        if not listing.files and not listing.left:
             gathered.left[self._root] = "nothing of this run is there any more"
         wanted = [Wanted(file, partial(self._begin, file)) for file in self._wanted(listing.files.values(), gathered)]
         with contextlib.closing(conversation.fetch(self._root, wanted)) as arriving:

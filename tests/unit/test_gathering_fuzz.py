@@ -16,7 +16,15 @@ from launcher.gathering.checkpoints import checkpoints_among
 from launcher.gathering.conversation import sense
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.record import Entry
-from launcher.gathering.remote_files import LARGEST_SIZE, LONGEST_PATH, Listing, RefusedError, RemoteFile, is_time
+from launcher.gathering.remote_files import (
+    LARGEST_SIZE,
+    LONGEST_NAME,
+    LONGEST_PATH,
+    Listing,
+    RefusedError,
+    RemoteFile,
+    is_time,
+)
 from launcher.gathering.report import left_line
 from launcher.gathering.selection import outdated, select
 from launcher.gathering.state_file import newest_named, portable
@@ -26,7 +34,7 @@ from launcher.run_directory.state import RunHost
 HOST = RunHost("gpu-a", ("worker-0",), "/run", "/run/output")
 
 PART = st.sampled_from(
-    ["a", "b", "ckpt", "step-5", "..", ".", "", "checkpoint", "n" * 300, "\ud800", "\udcff", "\0", "\n"]
+    ["a", "b", "ckpt", "step-5", "..", ".", "", "checkpoint", "n" * 255, "n" * 256, "\ud800", "\udcff", "\0", "\n"]
 )
 ENDING = st.sampled_from(
     ["", "", "\n", ".index", ".data-00000-of-00001", ".data-00001-of-00002", f".data-00000-of-{'9' * 20}", ".keras"]
@@ -72,6 +80,7 @@ def see_that_all_is_well(found: Listing, names: list[str], known: Mapping[str, E
         assert len(path.encode("utf-8", "surrogateescape")) <= LONGEST_PATH
         assert Path("/top", path).parts == ("/", "top", *path.split("/"))
         assert ".." not in path.split("/")
+        assert max(len(part.encode("utf-8", "surrogateescape")) for part in path.split("/")) <= LONGEST_NAME
         assert not any(other.startswith(f"{path}/") for other in found.files)
     for final in (False, True):
         selection = select(found, lambda _: False, known, names, final=final)
@@ -147,12 +156,13 @@ def test_a_state_file_is_read_in_linear_time(content: bytes) -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
-    "unit", [".data-11111", ".orbax-checkpoint-tmp", "_temp/part-1-of-1.", "1", "/", "-1", "cache."]
+    "unit", [".data-11111", ".orbax-checkpoint-tmp", "_temp/part-1-of-1.", "1", "a/", "-1", "cache."]
 )
 def test_a_name_as_long_as_it_can_be_is_judged_in_linear_time(unit: str) -> None:
-    name = (unit * LONGEST_PATH)[: LONGEST_PATH - 10]
+    name = "/".join([(unit * LONGEST_NAME)[:LONGEST_NAME]] * 15)
     files = [[f"{n}/{name}", 1, 1] for n in range(200)]
     found = listed([{"files": files, "links": [], "unreadable": []}], 0, ["."])
 
     assert found is not None
+    assert len(found.files) == len(files)
     see_that_all_is_well(found, ["."], {})
