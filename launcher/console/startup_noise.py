@@ -15,7 +15,7 @@ _NATIVE = (
     rb"(?:%(level)s\d{4} \d\d:\d\d:[\d.]+ +\d+ |\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: %(level)s )[\w./+-]+\.(?:cc|h):\d+\] "
 )
 _HARMLESS = (
-    rb"failed call to cuInit: .*(?:UNKNOWN ERROR \(303\)|no CUDA-capable device)",
+    rb"failed call to cuInit: .{0,300}(?:UNKNOWN ERROR \(303\)|no CUDA-capable device)",
     rb"Unable to register \w+ factory: ",
     rb"computation placer already registered",
     rb"Input of \w+::Dataset will not be optimized because",

@@ -28,7 +28,7 @@ _ALL_SEQUENCES = rb"\x1b" + _SEQUENCE
 _SEQUENCES_BUT_COLOURS = rb"\x1b(?!" + _SGR + rb")" + _SEQUENCE
 _CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n\x1b")
 _BEYOND_ASCII = f"[{OBEYED_BEYOND_ASCII}]"
-_COLOURED_LINE = rb"(\x1b[^\n]*)\n"
+_COLOURED_LINE = rb"\x1b[^\n]*"
 
 
 class Look(NamedTuple):
@@ -56,7 +56,7 @@ class Look(NamedTuple):
             lines = _harmless(lines, _SEQUENCES_BUT_COLOURS if self.colour else _ALL_SEQUENCES)
         if b"\x1b" not in lines:
             return lines
-        return re.sub(_COLOURED_LINE, rb"\1" + RESET + b"\n", lines) if self.colour else re.sub(_COLOURS, b"", lines)
+        return re.sub(_COLOURED_LINE, rb"\g<0>" + RESET, lines) if self.colour else re.sub(_COLOURS, b"", lines)
 
     def painted(self, text: bytes, colour: bytes) -> bytes:
         """The text in a colour, where colours are wanted."""

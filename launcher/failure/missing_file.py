@@ -17,7 +17,7 @@ _PATHS = (
     re.compile(r"FileNotFoundError: \[Errno 2\] Unable to[^\n]{0,500}? name = '(?P<path>[^'\n]+)'"),
     re.compile(r"NotFoundError: [^\n]{0,500}?(?<= )(?P<path>/[^\s;]+); No such file or directory"),
 )
-_MODE = re.compile(r"""\bopen\([^\n]{0,300}(?:,\s*|\bmode=)["'](?P<mode>[rwax])[bt+]{0,2}["']""")
+_MODE = re.compile(r"""\bopen\([^\n]{0,200}(?:,\s*|\bmode=)["'](?P<mode>[rwax])[bt+]{0,2}["']""")
 _READS = re.compile(
     r"\bopen\([^,]{0,300}\)|\b(?:os\.)?(?:listdir|scandir)\(|Unable to synchronously open|IteratorGetNext|ReadFile"
 )

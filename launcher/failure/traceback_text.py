@@ -23,7 +23,7 @@ _NATIVE_DUMP = re.compile(r"Fatal Python error: ")
 _SYNTAX_ERROR = re.compile(r"(?:SyntaxError|IndentationError|TabError): ")
 _LOGGED = re.compile(r"\b(?:ERROR|CRITICAL|WARNING)\b|Exception in thread ")
 _EXCEPTION = re.compile(r"(?:\w+\.)*(?P<name>_?[A-Z]\w*)(?:: (?P<message>.*)|:)?$")
-_OPERATION = re.compile(r" \[Op:\w+\](?: name:.*)?$")
+_OPERATION = re.compile(r" \[Op:\w+\](?: name:.{0,300})?$")
 _GRAPH_NODE = re.compile(r"\{\{function_node [^{}]*\}\} ?")
 _CALLING = re.compile(r"Exception encountered when calling (?P<layer>[^\s,]+?)\.?(?:$|,)")
 """Keras 3 puts this before what a layer raised."""

@@ -25,14 +25,14 @@ _TEMPORARY = re.compile(
     | .*\.tmp(?:[0-9a-f]{32})?                 # what TensorFlow, and most others, replace a file with
     | .*(?:~|\.swp)                            # an editor's
     | (?:.*/)?\.nfs[0-9a-f]{8,}                # removed while somebody had it open
-    | (?:.*/)?[^/]*\.orbax-checkpoint-tmp[^/]*/.*  # Keras' OrbaxCheckpoint
+    | .*\.orbax-checkpoint-tmp[^/]{0,255}/.*      # Keras' OrbaxCheckpoint
     """
 )
 _CACHE = re.compile(
     r"""(?sx)
     (?:.*/)?(?:__pycache__|\.?cache|\.ipynb_checkpoints)/.*
-    | (?:.*/)?[^/]*cache[^/]*\.(?:index|data-\d{5,}-of-\d{5,})  # tf.data's `cache`: its files look like a checkpoint's
-    | (?:.*/)?[^/]*\.lockfile                                   # tf.data's, while it writes them
+    | (?:.*/)?+(?=[^/]*cache)[^/]*\.(?:index|data-\d{5,}-of-\d{5,})  # tf.data's `cache`: they look like a checkpoint's
+    | .*\.lockfile                                                  # tf.data's, while it writes them
     """
 )
 _GROWING = re.compile(r"(?s)(?:.*/)?events\.out\.tfevents\.[^/]*")
