@@ -92,6 +92,7 @@ def test_only_the_named_files_are_left(launch: Start, cluster: Cluster) -> None:
     files = {str(path.relative_to(below)) for path in below.rglob("*") if path.is_file()}
     assert files == {
         "run.json",
+        "lock",
         "cluster.yaml",
         "events.jsonl",
         "attempt-0/plan.json",

@@ -211,16 +211,22 @@ def test_no_process_of_a_run_but_the_launcher_has_the_lock(launch: Start) -> Non
 
 
 def test_a_run_goes_on_right_after_a_kill_but_not_before_its_workers_have_gone(launch: Start, tmp_path: Path) -> None:
-    """The first worker ignores SIGTERM, so its agent needs a moment for it."""
+    """The first worker ignores SIGTERM, and its agent is slow to stop it."""
     report = f"kill -0 $(cat '{tmp_path}/pid') && echo together"
     again = f'[ "$LAUNCH_ATTEMPT" = 0 ] || {{ {report}; exit 0; }}'
     worker = f'{again}; trap "" TERM; echo $$ >"$0"; while :; do sleep 0.1; done'
     first = launch("--workers", "1", "--", "sh", "-c", worker, str(tmp_path / "pid"))
     await_true(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the worker")
     await_true(lambda: (first.run_directory / "run.json").exists(), "its run.json")
+    stopping = [first.named("launch-agent"), first.named("launch-guard")]
+    for process in stopping:
+        process.suspend()
     first.process.kill()
 
     resumed = launch("--resume", first.run_directory)
+    await_true((first.run_directory / "holder-2").exists, "the next launcher has the run")
+    for process in stopping:
+        process.resume()
 
     assert resumed.succeeded()
     assert b"together" not in first.log("worker-0", attempt=1)
