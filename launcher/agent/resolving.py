@@ -90,10 +90,21 @@ def look_up(names: list[str], answers: int, agent: int) -> NoReturn:
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1):  # the launcher sees the agent's end by the end of these
             os.dup2(null, stream)
+        for fd in map(int, os.listdir("/proc/self/fd")):  # among them the ports that are held for workers
+            if fd > 2 and fd != answers:
+                close_quietly(fd)
         if os.getppid() == agent:
             in_threads(names, answers)
     finally:
         os._exit(0)
+
+
+def close_quietly(fd: int) -> None:
+    """Close what may be closed already."""
+    try:
+        os.close(fd)
+    except OSError:
+        return
 
 
 def in_threads(names: list[str], answers: int) -> None:

@@ -71,3 +71,16 @@ def test_nothing_else_outlives_a_part_of_the_agent(running: Launch, hosts: Hosts
     assert running.wait() == 1
     assert "host1 was lost" in running.last_words
     await_only_the_earlier_ones(hosts[0])
+
+
+def test_a_run_ends_although_an_earlier_child_holds_the_connection_open(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    """It has sshd's pipe as its stdout, so sshd waits for it."""
+    hosts[0].write("/home/tb/.bashrc", b"[ -e begun ] && return; touch begun; sleep 1002 &\n")
+    started = launch(*cluster(hosts[0]), "--", "true")
+
+    assert started.succeeded()
+    await_true(lambda: len(hosts[0].processes()) == 1, "the end of all but the earlier child", hosts[0].processes)
+    for process in earlier(hosts[0]):
+        process.kill()

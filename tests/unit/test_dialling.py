@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
 from launcher.agent.reach import DIALS, Answering, Dialling, listener, proof
@@ -38,6 +38,7 @@ ANSWERING: list[Answering] = []
 def dialled(*targets: tuple[str, int], seconds: float = 60.0) -> dict[str, str]:
     """Dial, as the agent's loop does, and answer at the same time; the results by address."""
     asked = [{"id": address, "address": address, "port": port, "word": WORD} for address, port in targets]
+    before = set(psutil.Process().children())
     dialling = Dialling(asked, seconds)
     while not dialling.done:
         poller = select.poll()
@@ -54,9 +55,14 @@ def dialled(*targets: tuple[str, int], seconds: float = 60.0) -> dict[str, str]:
         if time.monotonic() >= dialling.until:
             dialling.give_up()
     assert not dialling.events
-    with suppress(ChildProcessError):
-        os.waitpid(-1, 0)
+    await_children(before)
     return dialling.results
+
+
+def await_children(before: set[psutil.Process]) -> None:
+    """Return once all children that are not among these have ended."""
+    _, alive = psutil.wait_procs(set(psutil.Process().children()) - before)
+    assert not alive
 
 
 def test_an_address_is_reached_where_the_word_comes_from(port: int) -> None:
@@ -91,11 +97,12 @@ def test_a_name_that_is_still_looked_up_when_the_time_is_over_is_told() -> None:
 
 
 def test_a_look_up_that_nobody_waits_for_leaves_no_process() -> None:
+    children = set(psutil.Process().children())
     before = len(list(Path("/proc/self/fd").iterdir()))
     resolving = Resolving([NOBODY])
     resolving.close()
 
-    assert os.waitpid(-1, 0)
+    await_children(children)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
