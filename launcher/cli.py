@@ -159,5 +159,7 @@ def chosen_command(words: list[str]) -> tuple[click.Command, str, list[str]]:
 def leave(code: int, complaint: str = "") -> NoReturn:
     """End the process with a code, a complaint on stderr before it."""
     if complaint:
-        click.echo(harmless(complaint), err=True)
+        from launcher.redaction import redacted_text  # a run that is well has no complaint
+
+        click.echo(harmless(redacted_text(complaint)), err=True)
     raise SystemExit(code)

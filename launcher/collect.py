@@ -5,22 +5,27 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
 import click
 
 from launcher import events, options
+from launcher.access import chosen_options
 from launcher.called_as import launch_command
 from launcher.cluster_file import Host, Ssh
 from launcher.console import Console
-from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, UsageError
 from launcher.gathering import Gathering, Outcome
 from launcher.gathering.conversation import HostAwayError
 from launcher.gathering.report import brought_line
 from launcher.head_start import HeadStart
 from launcher.host import BEATS_PER_LEASE, Inbox, receive
 from launcher.hosts import Hosts
+from launcher.redaction import REDACTED
+from launcher.request import Request, requested_cluster
+from launcher.resumption import is_unchanged
 from launcher.run import signals_into
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.chief_files import kept_line
@@ -93,7 +98,7 @@ def collect(
         console.say("the launcher of this run has gone without an end: killed, or the machine went down")
     if all(host.name == LOCALHOST for host in state.hosts):
         console.say("all of this run is here: it had no other hosts")
-    remote = [as_host(host) for host in state.hosts if host.name != LOCALHOST]
+    remote = [as_host(host) for host in with_secrets(state, directory) if host.name != LOCALHOST]
     with signals_into(inbox), Hosts(remote, inbox, LEASE, early) as hosts:
         gathering = Gathering(
             directory,
@@ -130,6 +135,24 @@ def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox, console: Console) 
                 gathering.give_up()
                 return 128 + number
     return 0
+
+
+def with_secrets(state: RunState, directory: RunDirectory) -> Sequence[RunHost]:
+    """The hosts of a run with their options for ssh: secrets in them stand in the cluster file alone.
+
+    Raises:
+        UsageError: that file has gone or changed.
+    """
+    if not any(REDACTED in word for host in state.hosts for word in host.ssh_options):
+        return state.hosts
+    request = Request.of_record(state.request)
+    if request.cluster is None or not is_unchanged(request.cluster, directory):
+        raise UsageError(
+            f"the options for ssh of {directory.name} have a secret, which is not written down, and "
+            f"{relative(request.cluster or '')} is no longer what it was: put it back as it was when the run began"
+        )
+    options = {host.name: tuple(chosen_options(host)) for host in requested_cluster(request).hosts if not host.is_local}
+    return [replace(host, ssh_options=options.get(host.name, host.ssh_options)) for host in state.hosts]
 
 
 def as_host(host: RunHost) -> Host:

@@ -119,7 +119,7 @@ def _lines(plan: TaskPlan) -> list[tuple[str, str]]:
         for n, (key, value) in enumerate(sorted(record["env"].items()))
     ]
     return [
-        ("command", shlex.join(plan.argv)),
+        ("command", shlex.join(record["argv"])),
         ("workdir", plan.workdir),
         ("log", plan.log),
         *env,

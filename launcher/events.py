@@ -361,12 +361,15 @@ def reported_step(line: bytes) -> int | None:
 
 
 def as_record(event: Event) -> dict[str, Any]:
-    """The event as a JSON object: its type in snake case, tasks as slugs; the bytes of logs are left out."""
+    """The event as a JSON object: its type in snake case, tasks as slugs; logs' bytes and secrets are left out."""
     kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
     values = event._asdict()
     if isinstance(event, ProgressMade):
         values["line"] = event.line.decode("utf-8", "replace")
-    return {"type": kind} | {name: _plain(value) for name, value in values.items() if not isinstance(value, bytes)}
+    from launcher.redaction import in_values  # before the first event nobody waits for it
+
+    told = {name: _plain(value) for name, value in values.items() if not isinstance(value, bytes)}
+    return {"type": kind, **in_values(told)}
 
 
 def _plain(value: Any) -> Any:

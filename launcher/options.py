@@ -95,5 +95,6 @@ def _stall_seconds(text: str) -> float:
 def _assignment(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or (not equals and key not in os.environ):
-        raise UsageError(f"--env {text}: write KEY=VALUE, or KEY alone for a variable that is set here")
+        shown = "=..." if equals else text
+        raise UsageError(f"--env {shown}: write KEY=VALUE, or KEY alone for a variable that is set here")
     return key, value if equals else kept(os.environ[key])

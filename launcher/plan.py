@@ -74,12 +74,13 @@ class TaskPlan(NamedTuple):
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
         from launcher.redaction import redacted  # plans are written down once the workers run
+        from launcher.redaction.commands import redacted_words
 
         return {
             "task": self.task.slug,
             "host": self.host,
             "address": self.address,
-            "argv": list(self.argv),
+            "argv": redacted_words(self.argv),
             "workdir": self.workdir,
             "env": redacted(self.env),
             "log": self.log,

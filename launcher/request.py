@@ -54,11 +54,13 @@ class Request(NamedTuple):
     def as_record(self) -> dict[str, Any]:
         """For JSON, all that a run can be gone on with by: secrets are redacted."""
         from launcher.redaction import redacted
+        from launcher.redaction.commands import redacted_words
 
         wishes = {key: value for key, value in self._asdict().items() if key not in FOR_ONE_LAUNCH}
         return wishes | {
             "cluster": self.cluster and str(Path(here(), self.cluster)),
             "env": redacted(self.env or {}),
+            "command": redacted_words(self.command),
             "directory": str(Path(here(), self.directory or "")),
         }
 

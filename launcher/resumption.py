@@ -18,7 +18,8 @@ from launcher.here import here
 from launcher.left_workers import await_their_end
 from launcher.own_files import ForeignError, read_own
 from launcher.placeholders import kept
-from launcher.redaction import REDACTED, redacted_yaml
+from launcher.redaction import REDACTED
+from launcher.redaction.yaml_copy import redacted_yaml
 from launcher.request import FOR_ONE_LAUNCH, Request
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.finding import find
@@ -97,6 +98,12 @@ def _resumption(directory: RunDirectory, state: RunState, request: Request) -> R
     if request.workers is not None and earlier.cluster is not None and not earlier.command:
         earlier = earlier._replace(command=state.command)  # the file's own, which no longer counts
     together = _with_unchanged_cluster(_with_secrets(_together(request, earlier)), request, directory)
+    if any(REDACTED in word for word in together.command):
+        shown = shlex.join(together.command)
+        raise UsageError(
+            f"the command of {directory.name} has a secret, which is not written down: add -- and all of "
+            f"the command ({shown})"
+        )
     notes.extend(_differences(directory, together, earlier))
     return Resumption(directory, together, tuple(notes), state, names_cluster=request.cluster is None)
 
@@ -141,7 +148,7 @@ def _with_unchanged_cluster(together: Request, request: Request, directory: RunD
     """
     if together.cluster is None or request.cluster is not None:
         return together
-    if _is_unchanged(together.cluster, directory):
+    if is_unchanged(together.cluster, directory):
         return together
     copy = _copy(directory)
     if copy is None or REDACTED in copy:
@@ -150,7 +157,8 @@ def _with_unchanged_cluster(together: Request, request: Request, directory: RunD
     return together._replace(cluster_copy=directory.cluster_file)
 
 
-def _is_unchanged(cluster: Path, directory: RunDirectory) -> bool:
+def is_unchanged(cluster: Path, directory: RunDirectory) -> bool:
+    """Whether a cluster file is still what it was when a run began with it."""
     copy = _copy(directory)
     return copy is not None and _redacted_text(cluster) == copy
 
@@ -189,7 +197,7 @@ def _differences(directory: RunDirectory, together: Request, earlier: Request) -
             f"{relative(earlier.cluster or '')} has changed or gone since: the run's own copy, "
             f"{relative(together.cluster_copy)}, is used; --cluster FILE takes another"
         )
-    elif together.cluster is not None and now == before and not _is_unchanged(together.cluster, directory):
+    elif together.cluster is not None and now == before and not is_unchanged(together.cluster, directory):
         yield f"{relative(together.cluster)} has changed since, and is used as it is now"
     if together.directory not in (None, Path(here())):
         yield f"paths begin at {together.directory}, as before"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from launcher.cluster_file import ClusterFile
 from launcher.errors import LaunchError
 from launcher.here import here
 from launcher.plan import AttemptPlan
-from launcher.redaction import redacted_yaml
+from launcher.redaction.commands import redacted_words
+from launcher.redaction.yaml_copy import redacted_yaml
 from launcher.request import Request
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.launcher_process import Launcher
@@ -73,14 +75,14 @@ class RunRecord:
     def _write_state(self, state: str, hosts: Sequence[RunHost], result: RunResult | None = None) -> None:
         record = RunState(
             run_id=self._directory.path.name,
-            command=self._file.command,
+            command=tuple(redacted_words(self._file.command)),
             state=state,
             started=self._started.isoformat(timespec="seconds"),
             launcher=Launcher.this_process(),
             versions={"tf-launch": __version__, "python": platform.python_version()},
             ended=None if result is None else datetime.now().astimezone().isoformat(timespec="seconds"),
             result=None if result is None else result.as_record(),
-            hosts=tuple(hosts),
+            hosts=tuple(replace(host, ssh_options=tuple(redacted_words(host.ssh_options))) for host in hosts),
             collect=self._file.collect,
             request=self._request.as_record(),
             inode=self._directory.inode,

@@ -37,7 +37,9 @@ class RunResult(NamedTuple):
         return None
 
     def as_record(self) -> dict[str, Any]:
-        """For JSON."""
+        """For JSON: secrets are redacted."""
+        from launcher.redaction import in_values  # once the run is over
+
         cause = self.failure
         return {
             "exit_code": self.exit_code,
@@ -45,14 +47,16 @@ class RunResult(NamedTuple):
             "attempts": self.attempts,
             "restarts": self.restarts,
             "root_cause": cause
-            and {
-                "kind": cause.kind.name.lower(),
-                "host": cause.host or None,
-                "task": cause.task and cause.task.slug,
-                "exit_code": cause.exit_code,
-                "signal": cause.signal,
-                "summary": cause.summary,
-                "location": cause.location,
-                "remedy": cause.remedy,
-            },
+            and in_values(
+                {
+                    "kind": cause.kind.name.lower(),
+                    "host": cause.host or None,
+                    "task": cause.task and cause.task.slug,
+                    "exit_code": cause.exit_code,
+                    "signal": cause.signal,
+                    "summary": cause.summary,
+                    "location": cause.location,
+                    "remedy": cause.remedy,
+                }
+            ),
         }

@@ -108,12 +108,14 @@ def explained(said: str, ended: str, host: str, options: Sequence[str]) -> Compl
         host: the ssh destination.
         options: the options that say where and how; they are part of the commands in a remedy.
     """
+    from launcher.redaction.commands import redacted_words  # most connections come about
+
     for pattern, reason, remedy in _COMPLAINTS:
         if found := re.search(pattern, said):
             told = found.groupdict()
             words = {
                 "host": shlex.quote(host),
-                "ssh": shlex.join(["ssh", *options]),
+                "ssh": shlex.join(redacted_words(["ssh", *options])),
                 "forget": _forgetting(said, host),
                 "path": _path(told.get("path", "")),
             }

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.errors import UsageError
+from launcher.redaction.commands import redacted_words
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunState
 from launcher.run_directory.whole_files import shown
@@ -22,7 +23,8 @@ def ask_for_options(directory: RunDirectory, state: RunState, options: Mapping[s
     Raises:
         UsageError: the user does not, or cannot be asked.
     """
-    told = [f"  {harmless_line(f'{host}: {shlex.join(words)}')}" for host, words in options.items() if words]
+    shown_options = {host: shlex.join(redacted_words(words)) for host, words in options.items() if words}
+    told = [f"  {harmless_line(f'{host}: {words}')}" for host, words in shown_options.items()]
     if not told or directory.is_made_here(state):
         return
     here, there = os.uname().nodename, state.launcher.host

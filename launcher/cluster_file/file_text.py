@@ -67,8 +67,16 @@ class Mistakes:
 
 
 def shortened(text: str) -> str:
-    """A text for a message: quoted, on one line and not long."""
+    """A text for a message: quoted, on one line, not long, and without the secrets in it."""
+    text = unsecret(text)
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def unsecret(text: str) -> str:
+    """A text of the file as messages repeat it. This must come before anything is cut off."""
+    from launcher.redaction.commands import redacted_line  # only files with mistakes need it
+
+    return redacted_line(text)
 
 
 def read_text(path: Path, mistakes: Mistakes) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from launcher.cluster_file.file_text import Mistakes, shortened
+from launcher.cluster_file.file_text import Mistakes, shortened, unsecret
 from launcher.cluster_file.yaml_nodes import Node, Scalar, YamlList, YamlMap
 from launcher.placeholders import MEANINGS
 
@@ -36,7 +36,7 @@ def described(node: Node) -> str:
         return "empty" if not node.text else f"{node.text}, which is YAML's word for nothing"
     if node.kind == "text":
         return f"the text {shortened(node.text)}"
-    return f"the {'number' if node.kind == 'integer' else node.kind} {node.text[:60]}"
+    return f"the {'number' if node.kind == 'integer' else node.kind} {unsecret(node.text)[:60]}"
 
 
 def wrong(node: Node, name: str, allowed: str, mistakes: Mistakes) -> Any:
@@ -67,7 +67,7 @@ class Text(NamedTuple):
 
 def _quoted_remedy(node: Node) -> str:
     if isinstance(node, Scalar) and node.text:
-        return f'; if it is meant as a text, quote it: "{node.text[:60]}"'
+        return f'; if it is meant as a text, quote it: "{unsecret(node.text)[:60]}"'
     return ""
 
 

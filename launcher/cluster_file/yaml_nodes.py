@@ -143,17 +143,19 @@ class _Tree:
 
     def _alias(self, event: Any) -> Node:
         if event.anchor not in self._anchors:
-            missing = f"the alias *{event.anchor} has no anchor &{event.anchor} that ends before it"
-            self._fail(event, f"{missing}; if it is a text, quote it")
+            # the name is not repeated: this may be a password that begins with an asterisk
+            self._fail(event, "this alias has no anchor that ends before it; if it is a text, quote it")
         return self._anchors[event.anchor]
 
     def _new_node(self, event: Any, depth: int) -> Node:
         if depth > MAX_DEPTH:
             self._fail(event, f"nested more than {MAX_DEPTH} deep; a cluster file needs 4 levels")
         if event.tag is not None and event.tag not in _ALLOWED_TAGS:
-            tag = shortened(event.tag.replace("tag:yaml.org,2002:", "!!"))
-            text = "; if it is a text, quote it" if event.tag.startswith("!") else ""
-            self._add(event, f"the tag {tag}; tags are not allowed: remove it{text}")
+            # a tag of one's own is not repeated: it may be a password that begins with an exclamation mark
+            is_own = event.tag.startswith("!")
+            tag = "a tag" if is_own else f"the tag {shortened(event.tag.replace('tag:yaml.org,2002:', '!!'))}"
+            text = "; if it is a text, quote it" if is_own else ""
+            self._add(event, f"{tag}; tags are not allowed: remove it{text}")
         if isinstance(event, self._yaml.ScalarEvent):
             node: Node = self._scalar(event)
         elif isinstance(event, self._yaml.SequenceStartEvent):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from launcher.console.attempt_text import AttemptText  # needed only once workers are about to run
 
 STDOUT, STDERR = 1, 2
+MARKS_OF_SECRETS = ("=", "://", "@", ": ")
+"""What a line of ours with a secret in it has at least one of: an assignment, an address, a header."""
 
 
 class Console:
@@ -93,6 +95,10 @@ class Console:
         """
         if self._quiet and not error:
             return
+        if any(mark in text for mark in MARKS_OF_SECRETS):
+            from launcher.redaction import redacted_text  # most lines need it not, and the first comes early
+
+            text = redacted_text(text)
         prefix = self._err_look.painted(b"[launch]", RED if error else BOLD) + b" "
         self._err.soon(partial(self._write_own, behind(prefix, _encoded(harmless(text)) + b"\n")))
 

@@ -17,7 +17,7 @@ from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.exchange import ring_seconds
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.reach import failures
-from launcher.redaction import redacted
+from launcher.redaction import in_values, redacted_text
 from launcher.wording import counted, duration, harmless_line, listed, rate, size
 
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
@@ -82,7 +82,7 @@ def _print_finding(console: Console, finding: Finding, places: Places) -> None:
 
 def _plain(words: str) -> Text:
     """Words that a host may have said: neither markup nor anything else that a terminal obeys."""
-    return Text(harmless_line(words))
+    return Text(harmless_line(redacted_text(words)))
 
 
 def _hosts_table(examination: Examination) -> Table:
@@ -166,7 +166,7 @@ def as_record(examination: Examination, findings: Sequence[Finding], places: Pla
     """For JSON: everything that was found out, and what it means. Secrets are redacted."""
     workers = sum(task.type in ("chief", "worker") for host in examination.file.hosts for task in host.tasks)
     names = [each.name for each in examination.hosts]
-    return {
+    record = {
         "exit_code": exit_code,
         "cluster": examination.file.name,
         "hosts": [_host_record(each, examination) for each in examination.hosts],
@@ -186,12 +186,11 @@ def as_record(examination: Examination, findings: Sequence[Finding], places: Pla
         },
         "findings": [_finding_record(each, places) for each in findings],
     }
+    return dict(in_values(record))
 
 
 def _host_record(each: HostExamination, examination: Examination) -> dict[str, Any]:
     answers = asdict(each.answers)
-    if each.answers.surroundings is not None:
-        answers["surroundings"]["proxies"] = redacted(each.answers.surroundings.proxies)
     facts = each.facts
     return {
         "host": each.name,

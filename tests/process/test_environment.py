@@ -121,6 +121,60 @@ def test_a_secret_is_not_shown_by_a_dry_run(launch: Start, cluster: Cluster, for
     assert not started.runs.exists()
 
 
+def test_a_secret_of_the_command_stands_in_no_file_and_on_no_console(launch: Start, cluster: Cluster) -> None:
+    command = ("sh", "-c", f"API_KEY={SECRET[:7]} true", "--password", SECRET, "-H", f"X-Api-Key: {SECRET}")
+    started = launch(*cluster(), "--", *command)
+
+    assert started.succeeded()
+    assert b"hunter2" not in everything_written(started)
+    assert "hunter2" not in started.stdout + started.stderr
+
+
+def test_a_secret_of_the_cluster_files_own_command_and_comments_stands_in_no_file(
+    launch: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "# API_TOKEN: hunter2\nhosts: [{host: localhost}]\ncommand: [true, --api-key, hunter2, -phunter2]  # hunter2\n"
+    )
+    started = launch("--cluster", file)
+
+    assert started.succeeded()
+    assert b"hunter2" not in everything_written(started)
+
+
+def test_the_password_of_a_proxy_stands_in_no_file(launch: Start) -> None:
+    started = launch("--workers", "1", "--json", "--", "true", env={"https_proxy": "http://me:hunter2@proxy:3128"})
+
+    assert started.succeeded()
+    assert b"hunter2" not in everything_written(started)
+    assert b"<redacted>" in (started.run_directory / "events.jsonl").read_bytes()
+    assert "hunter2" not in started.stdout + started.stderr
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    ["env: API_TOKEN=hunter2", "env: {API_TOKEN=hunter2: 1}", "env: {API_TOKEN: *hunter2}", "env: {PASS: !hunter2 x}",
+     "workers: API_TOKEN=hunter2", f"gpus: [{'x' * 50} password=hunter2]", "api_key=hunter2: 3"],
+)  # fmt: skip
+def test_a_mistake_in_the_file_is_told_without_its_secret(launch: Start, tmp_path: Path, mistake: str) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(f"hosts:\n- host: localhost\n  {mistake}\n")
+    started = launch("--cluster", file)
+
+    assert started.wait() == 2
+    assert "cluster.yaml:3:" in started.stderr
+    assert "hunter2" not in started.stdout + started.stderr
+
+
+@pytest.mark.parametrize("option", ["--env==hunter2", "--env=API_TOKEN:hunter2", "--env=TF_CONFIG=hunter2"])
+def test_a_mistake_on_the_command_line_is_told_without_its_secret(launch: Start, option: str) -> None:
+    started = launch("--workers", "1", option, "--", "true")
+
+    assert started.wait() == 2
+    assert "hunter2" not in started.stderr
+
+
 def test_no_value_stands_on_a_command_line(launch: Start, cluster: Cluster) -> None:
     started = launch(*cluster(env={"API_KEY": SECRET, "PLAIN": "a value of its own"}), *program("stay", "die"))
     started.await_log(b"ready", "worker-0", "worker-1")

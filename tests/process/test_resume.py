@@ -171,6 +171,36 @@ def test_a_secret_of_the_command_line_is_asked_for_again(launch: Start) -> None:
     assert first.log("worker-0", attempt=1) == b"hunter3\n"
 
 
+def test_a_command_with_a_secret_has_to_be_said_again(launch: Start) -> None:
+    started = launch("--workers", "1", "--", "sh", "-c", "exit $1", "sh", "--password", "hunter2")
+    assert started.wait() != 0
+
+    refused = launch("--run-dir", started.runs, "--resume", "latest")
+
+    assert refused.wait() == 2
+    assert "has a secret, which is not written down" in refused.stderr
+    assert "--password '<redacted>'" in refused.stderr
+    assert not (started.run_directory / "attempt-1").exists()
+    assert launch("--run-dir", started.runs, "--resume", "latest", "--", "true").succeeded()
+
+
+def test_a_secret_in_the_command_of_the_cluster_file_is_used_as_long_as_it_is_the_same(
+    launch: Start, cluster: Cluster
+) -> None:
+    options = cluster(command=["sh", "-c", 'echo "got $2"', "sh", "--password", "hunter2"])
+    started = launch(*options)
+    assert started.succeeded()
+
+    resumed = launch("--run-dir", started.runs, "--resume", "latest")
+
+    assert resumed.succeeded()
+    assert started.log("worker-0", attempt=1) == b"got hunter2\n"
+    cluster(command=["true"])
+    refused = launch("--run-dir", started.runs, "--resume", "latest")
+    assert refused.wait() == 2
+    assert "add --cluster FILE" in refused.stderr
+
+
 def test_a_run_whose_launcher_was_killed_is_called_lost(launch: Start, environment: dict[str, str]) -> None:
     killed = launch("--workers", "1", "--", "sh", "-c", STOPPED_ONCE)
     killed.await_event("task_started")

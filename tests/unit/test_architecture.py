@@ -66,10 +66,12 @@ LAUNCHER = """
     run_directory.whole_files run_directory.state left_workers
     task_names
     console.folding
-    called_as cluster errors failure.excerpt failure.keras2 own_files redaction run_directory.launcher_process shortage
-    transport
+    called_as cluster errors failure.excerpt failure.keras2 own_files redaction.yaml_copy run_directory.launcher_process
+    shortage transport
     here console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
-    wording
+    redaction redaction.commands wording
+    redaction.texts
+    redaction.names
     examiner.pair
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput

@@ -353,7 +353,7 @@ ONE_MISTAKE = {
     ),
     "text that becomes a tag": (
         HOST + "sync:\n  from: .\n  exclude:\n    - !keep a\n",
-        "5:7: the tag '!keep'; tags are not allowed: remove it; if it is a text, quote it",
+        "5:7: a tag; tags are not allowed: remove it; if it is a text, quote it",
     ),
     "NUL": (
         'hosts: [{host: a, env: {A: "x\\0"}}]',
@@ -394,11 +394,11 @@ ONE_MISTAKE = {
     ),
     "unknown alias": (
         "name: *n\n" + HOST,
-        "1:7: the alias *n has no anchor &n that ends before it; if it is a text, quote it",
+        "1:7: this alias has no anchor that ends before it; if it is a text, quote it",
     ),
     "alias within itself": (
         "hosts: &h [*h]",
-        "1:12: the alias *h has no anchor &h that ends before it; if it is a text, quote it",
+        "1:12: this alias has no anchor that ends before it; if it is a text, quote it",
     ),
     "not UTF-8": (
         b"hosts:\n  - host: \xc3\xa9\xff\n",

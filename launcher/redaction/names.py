@@ -1,0 +1,120 @@
+"""Whether the name of a variable, an option or a key says that its value is a secret. Pure.
+
+A name is taken apart into words (`DB_PASS`, `db-pass` and `dbPass` are the same), and its words decide:
+
+- `password`, `secret` and the like mean a secret, in whatever word they stand;
+- `token`, `pass`, `key`, `jwt`... mean one where the value does not speak against it (`NUM_TOKENS=512`);
+- nothing is secret that only describes: `PASSWORD_FILE`, `KEY_DIM`, `TOKEN_TTL`; nor is what the word in front makes
+  another thing: `SORT_KEY`, `PAD_TOKEN`, `FORWARD_PASS`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from enum import IntEnum
+from itertools import pairwise
+
+
+class Level(IntEnum):
+    """How sure a name is that its value is a secret."""
+
+    NONE = 0
+    WEAK = 1
+    """If the value looks like one."""
+    LIKELY = 2
+    """Unless the value is plain: a number, a truth value, a path."""
+    CERTAIN = 3
+    """Whatever it is."""
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+LONGEST = 200
+"""Characters of a name that are looked at, from its end."""
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_DIRECTORIES = ("PWD", "OLDPWD")
+_CERTAIN = ("password", "passwd", "passphrase", "passcode", "passwort", "secret")
+"""In a word of the name, wherever."""
+_ENDINGS = ("token", "apikey", "accesskey", "accountkey", "authkey", "privatekey", "masterkey", "connstr", "jwt")
+"""Of a word of the name."""
+_LIKELY = _set(
+    "tokens apikeys auth auths authorization bearer connectionstring cookie cookies cred creds credential credentials "
+    "dsn otp pat psk psw pswd pw pwd sas webhook webhooks"
+)
+"""A word of the name."""
+_AT_THE_END = _set("key keys pass pin salt sig signature")
+_PAIRS = frozenset(
+    f"{first} {second}"
+    for second, firsts in {
+        "string": ("connection", "conn"),
+        "str": ("connection", "conn"),
+        "key": ("api", "access", "account", "auth", "encryption", "license", "master", "private", "signing", "ssh"),
+        "keys": ("api", "access", "account", "auth", "private", "signing"),
+        "word": ("pass",),
+        "phrase": ("pass",),
+    }.items()
+    for first in firsts
+)
+_LEADS_TO_ONE = frozenset(["dsn", "webhook", "webhooks"])
+"""Where an address is itself the secret."""
+_ADDRESSES = frozenset(["endpoint", "uri", "url", "urls"])
+_DESCRIBING = _ADDRESSES | _set(
+    "alg algorithm args audience backend batch bits cache class column count dim dims dir directory domain enabled "
+    "error errors expiration expires expiry exporter field file files folder format helper host hosts index issuer "
+    "len length level limit max method min mode name names num number parallelism path paths plugin policy port ports "
+    "prefix provider rate ratio realm region required rotation scheme size sock socket step steps store strength "
+    "suffix timeout ttl type types user username version"
+)
+"""The last word of a name that tells something of a secret, not the secret."""
+_OTHER_THINGS = {
+    "key": _set(
+        "audio batch cache column data dataset dict feature features foreign group hot image index input join "
+        "json label lookup map metric monitor natural order output partition primary public query registry route "
+        "routing row search sequence shard sort tag target text unique"
+    ),
+    "token": _set("begin blank bos cls end eos first image last mask next oov pad sep special start stop unk unknown"),
+    "pass": _set("all backward band dry first forward high low multi one second single two"),
+    "signature": _set("input model output saved serving"),
+}
+_NO_PASS = _set(
+    "allpass askpass bandpass bypass compass encompass highpass lowpass multipass overpass surpass trespass underpass"
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def level(name: str) -> Level:
+    """What a name says of its value."""
+    if name in _DIRECTORIES:
+        return Level.NONE
+    words = [word.lower() for word in _WORDS.findall(name[-LONGEST:])]
+    if not words or _only_describes(words):
+        return Level.NONE
+    if any(part in word for word in words for part in _CERTAIN) or "pass word" in " ".join(words):
+        return Level.CERTAIN
+    if words in (["key"], ["keys"], ["pin"]):
+        return Level.WEAK
+    return Level.LIKELY if _is_likely(words) else Level.NONE
+
+
+def _only_describes(words: list[str]) -> bool:
+    *before, last = words
+    if last in _ADDRESSES and _LEADS_TO_ONE.intersection(before):
+        return False
+    others = _OTHER_THINGS.get(last) or _OTHER_THINGS.get(last.removesuffix("s"), frozenset())
+    return last in _DESCRIBING or (bool(before) and before[-1] in others)
+
+
+def _is_likely(words: list[str]) -> bool:
+    return (
+        words[-1] in _AT_THE_END
+        or any(word in _LIKELY or word.endswith(_ENDINGS) or _is_pass(word) for word in words)
+        or any(f"{first} {second}" in _PAIRS for first, second in pairwise(words))
+    )
+
+
+def _is_pass(word: str) -> bool:
+    """`pgpass`, `dbpwd`; the bare `pass` counts at the end of a name alone."""
+    return word.endswith(("pass", "pwd")) and word != "pass" and word not in _NO_PASS
