@@ -75,6 +75,8 @@ def begin_clean() -> None:
             os.set_inheritable(fd, fd <= STDERR)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGTTOU, signal.SIGTTIN):  # with `stty tostop`: stopped, it would lose its lease
+        signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 from launcher import events
 from launcher.agent.framing import MOST_BODY, UnreadableError, decoded, shown
 from launcher.cluster import Task
+from launcher.wording import harmless_line
 
 Check = Callable[[Any], bool]
 Told = Mapping[str, Any]
 
+FOR_PEOPLE = ("reason", "hostname", "address")
+"""Fields that are only shown: in a message, none of them can begin a line of its own, or move what stands before."""
 LONGEST_PIECE = 1 << 20
 """Bytes of a log or a file that come at a time."""
 MOST_AHEAD = 1 << 26
@@ -145,7 +148,7 @@ class AgentMessages:
                 raise UnreadableError(f"`{kind}` whose field '{field}' is {shown(told[field])}")
         if len(body) > message.most:
             raise UnreadableError(f"`{kind}` with {len(body)} bytes behind it, where {message.most} are the most")
-        return message.event(self, told, body)
+        return message.event(self, told | {key: harmless_line(told[key]) for key in FOR_PEOPLE if key in told}, body)
 
     # ---- what it was asked
     def start(self, slug: str, log: str) -> None:
@@ -196,7 +199,7 @@ class AgentMessages:
         """One for each target."""
         if results.keys() != self.dialled:
             raise UnreadableError(f"`dialled` whose field 'results' is {shown(results)}")
-        return events.Dialled(self.host, results)
+        return events.Dialled(self.host, {target: harmless_line(reason) for target, reason in results.items()})
 
     def project_part(self, data: bytes) -> None:
         """Keep it for the answer that it is part of."""

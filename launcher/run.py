@@ -21,6 +21,7 @@ from launcher.hosts import Hosts
 from launcher.missing_program import refuse_missing_programs
 from launcher.own_processes import adopt_orphans, end_what_is_left
 from launcher.request import Request, requested_cluster
+from launcher.standard_output import write_out
 
 if TYPE_CHECKING:
     from launcher.resumption import Resumption
@@ -48,7 +49,7 @@ def run(request: Request, early: HeadStart | None = None) -> int:
 def _run(request: Request, early: HeadStart | None, earlier: Resumption | None = None) -> int:
     file = requested_cluster(request)
     if request.dry_run:
-        sys.stdout.buffer.write(planned(file, request, earlier).encode("utf-8", "surrogateescape"))
+        write_out(planned(file, request, earlier))
         return EXIT_DONE
     refuse_missing_programs(file)
     if earlier is not None:

@@ -40,6 +40,7 @@ from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import holds_something, relative
 from launcher.run_result import RunResult
+from launcher.standard_output import write_out
 from launcher.supervisor import supervise
 from launcher.sync.sending import ProjectSync
 from launcher.transport import LOCALHOST
@@ -358,7 +359,7 @@ class Session:
         self._take_step(lambda: self._tell_how_to_go_on(result))
         self._take_step(self._event_log.close)
         if self._request.as_json:
-            self._take_step(lambda: print(json.dumps(result.as_record()), flush=True))
+            self._take_step(lambda: write_out(json.dumps(result.as_record()) + "\n"))
         self._take_step(lambda: self._console.close(timeout=LAST_WORDS))
 
     def _take_step(self, step: Callable[[], Result]) -> Result | None:

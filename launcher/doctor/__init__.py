@@ -26,6 +26,7 @@ from launcher.hosts import StopRequestedError
 from launcher.own_processes import end_what_is_left
 from launcher.request import requested_cluster
 from launcher.run import signals_into
+from launcher.standard_output import write_out
 
 EPILOG = """\b
 Say the same as for the start that is to come: the cluster file, --env, and COMMAND if you give one.
@@ -90,9 +91,9 @@ def doctor(request: DoctorRequest) -> int:
     findings = diagnosed(examination)
     exit_code = EXIT_HOST if any(each.severity is Severity.ERROR for each in findings) else EXIT_DONE
     if request.run.as_json:
-        print(json.dumps(as_record(examination, findings, places, exit_code)))
+        write_out(json.dumps(as_record(examination, findings, places, exit_code)) + "\n")
     else:
         color = Look.of(STDOUT, os.environ, request.run.no_color).colour
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        print(as_text(examination, findings, places, verbose=request.run.verbose, width=width, color=color), end="")
+        write_out(as_text(examination, findings, places, verbose=request.run.verbose, width=width, color=color))
     return exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal as signals
 
 from launcher.failure import Failure, Kind, shell_signal
-from launcher.wording import duration, signal_name
+from launcher.wording import duration, harmless_line, signal_name
 
 _UNEXPLAINED = (Kind.KILLED, Kind.EXITED, Kind.LEFT, Kind.STALLED)
 """Ends that leave no traceback: how far the worker had come is all there is to tell."""
@@ -24,7 +24,7 @@ def report(failure: Failure, log: str | None = None) -> list[str]:
     if log is not None and failure.task is not None:
         lines.append(f"Its whole log: {log}")
     if failure.remedy:
-        lines.append(f"What to do: {failure.remedy}")
+        lines.append(f"What to do: {harmless_line(failure.remedy)}")
     return lines
 
 
@@ -32,7 +32,7 @@ def headline(failure: Failure) -> str:
     """Who, how, and what it said itself, in one line."""
     where = f" ({failure.location})" if failure.location else ""
     says = f": {failure.summary}{where}" if failure.summary else ""
-    return f"{_who(failure)} {_how(failure)}{says}"
+    return harmless_line(f"{_who(failure)} {_how(failure)}{says}")
 
 
 def _who(failure: Failure) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -207,3 +208,31 @@ def test_a_stall_names_no_worker_for_each_may_only_wait(launch: Start) -> None:
     assert "which one holds up the others is not known" in started.stderr
     cause = json.loads(started.stdout.splitlines()[-1])["root_cause"]
     assert (cause["kind"], cause["host"], cause["task"]) == ("stalled", None, None)
+
+
+# ---- a log that means harm
+BANNER = f"""\
+Traceback (most recent call last):
+{"#" * 30}
+  File "a.py", line 1, in <module>
+{"#" * 30}
+    foo()
+ValueError: {"#" * 60} see above
+"""
+
+
+def test_a_traceback_between_banners_is_understood(launch: Start, tmp_path: Path) -> None:
+    (tmp_path / "banner").write_text(BANNER)
+    started = launch("--workers", "1", "--", "sh", "-c", "cat banner; exit 1")
+
+    assert started.wait() == 1
+    assert f"ValueError: {'#' * 60} see above" in started.stderr
+
+
+def test_a_run_with_such_a_log_can_be_interrupted(launch: Start, tmp_path: Path) -> None:
+    (tmp_path / "banner").write_text(BANNER)
+    started = launch("--workers", "1", "--", "sh", "-c", "cat banner; exec sleep 1000")
+    started.await_log(b"see above", "worker-0")
+    started.signal(signal.SIGINT)
+
+    assert started.wait() == 130

@@ -243,3 +243,35 @@ def test_a_non_blocking_stdout_loses_nothing(launch: Start) -> None:
 
     assert started.wait() == 0
     assert lines == [b"[worker 0] worker-0 %d" % each for each in range(50_000)]
+
+
+@pytest.mark.parametrize(
+    ("words", "codes"),
+    [
+        (("--workers", "2", "--dry-run", "--json"), {0}),
+        (("--workers", "2", "--dry-run"), {0}),
+        (("--workers", "1", "--json", "--", "true"), {0}),
+        (("--workers", "1", "--json", "--", "false"), {1}),
+        (("doctor", "--workers", "1", "--json"), {0, 3}),
+    ],
+)
+def test_a_reader_that_has_gone_changes_no_exit_code(
+    environment: dict[str, str], tmp_path: Path, words: tuple[str, ...], codes: set[int]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [sys.executable, "-m", "launcher", *words]
+    done = subprocess.run(argv, env=environment, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+
+    assert done.returncode in codes
+    assert "Error" not in done.stderr
+    assert "roken pipe" not in done.stderr
+
+
+def test_a_full_disk_behind_stdout_is_told(launch: Start) -> None:
+    with Path("/dev/full").open("wb") as full:
+        started = launch("--workers", "2", "--dry-run", stdout=full)
+
+    assert started.wait() == 1
+    assert started.stderr == "launch: stdout cannot be written: No space left on device\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from launching import PATIENCE, Launch, await_true, program
+from launching import PATIENCE, Launch, await_true, program, signals_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -308,3 +308,16 @@ def test_each_worker_is_said_to_have_been_where_the_interrupt_found_it(launch: S
         assert f"{worker} was at train.py:3" in started.stderr
     assert b"KeyboardInterrupt" in started.log("worker-0")
     assert {line.rpartition("] ")[2] for line in started.stdout.splitlines()} == {"ready"}
+
+
+def test_a_run_in_the_background_of_a_terminal_may_write_there(launch: Start) -> None:
+    terminal, side = pty.openpty()
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), side)
+    script = 'stty tostop; set -m; "$@" & wait $!'
+    words = ("--workers", "1", "--", "sh", "-c", "grep SigIgn /proc/self/status")
+    started = launch(*words, under=("sh", "-c", script, "sh"), preexec_fn=take_terminal, **streams)
+    os.close(side)
+
+    assert started.wait() == 0
+    assert not {signal.SIGTTOU, signal.SIGTTIN} & signals_of(started.log("worker-0").split()[1].decode())
+    os.close(terminal)

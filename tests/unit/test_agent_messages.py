@@ -324,3 +324,11 @@ def test_one_field_of_any_kind_is_an_event_or_one_error(kind: str, data: st.Data
     frames = decode([encode({"event": kind, **fields}, BEHIND.get(kind, b""))])
 
     assert [refusal(started().event, {**head, **changed}, body).isascii() for head, body in frames] == [True]
+
+
+def test_words_for_people_are_one_harmless_line() -> None:
+    reason = "no room\x1b[2J\r\n[launch] done in 1.0 s\u202e"
+
+    event = started().event({"event": "put_failed", "reason": reason}, b"")
+
+    assert event == events.PutFailed("gpu-a", r"no room\x1b[2J\r\n[launch] done in 1.0 s\u202e")

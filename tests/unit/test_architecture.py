@@ -63,7 +63,7 @@ LAUNCHER = """
     cluster_file.value_kinds console.worker_text
     cluster_file.yaml_nodes console.interruption
     cluster_file.file_text events placeholders failure.collateral failure.traceback_text sync.complaints
-    run_directory.whole_files run_directory.state left_workers
+    run_directory.whole_files run_directory.state standard_output left_workers
     task_names
     console.folding
     called_as cluster errors failure.excerpt failure.keras2 own_files redaction.yaml_copy run_directory.launcher_process

@@ -272,3 +272,14 @@ def test_a_lost_host_has_no_log() -> None:
     lost = classify(Ending(HostLost("gpu-a", "gone"), stopped=False))
 
     assert report(lost, "worker-1.log") == ["host gpu-a was lost: gone"]
+
+
+def test_a_reason_begins_no_line_of_the_report() -> None:
+    lost = HostLost("gpu-a", "gone\n[launch] done in 1.0 s\x1b[2J", "try again\n[launch] all is well")
+
+    lines = report(classify(Ending(lost, stopped=False)))
+
+    assert lines == [
+        r"host gpu-a was lost: gone\n[launch] done in 1.0 s\x1b[2J",
+        r"What to do: try again\n[launch] all is well",
+    ]
