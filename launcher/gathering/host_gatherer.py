@@ -19,7 +19,7 @@ from launcher.gathering.conversation import (
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import NoRoomError
 from launcher.gathering.other_output import OtherOutput
-from launcher.gathering.record import InUseError
+from launcher.gathering.record import InUseError, in_turn
 from launcher.gathering.remote_files import RefusedError
 from launcher.gathering.worker_logs import WorkerLogs
 
@@ -137,7 +137,7 @@ class HostGatherer:
     def _bring(self, gather: Callable[[Conversation], Gathered]) -> Exception | None:
         """Bring one part; why it could not be brought as a whole."""
         try:
-            self.gathered.add(gather(self.conversation))
+            self.gathered.add(in_turn(partial(gather, self.conversation), self.conversation.pause))
         except (InUseError, NoRoomError, OSError) as trouble:
             return trouble
         return None

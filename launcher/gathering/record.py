@@ -9,15 +9,20 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from launcher.errors import LaunchError
 from launcher.run_directory.hold import NO_LOCKS
 from launcher.run_directory.whole_files import write_all, write_whole
 
+PATIENCE = 60.0
+"""Seconds that a run waits for a `launch collect` beside it."""
+LOOK = 0.2
+Result = TypeVar("Result")
 SPARE_LINES = 1000
 """Lines that count no more, above which the file is written anew."""
 
@@ -117,6 +122,24 @@ def opened(path: Path) -> Iterator[Record]:
         yield record
     finally:
         record.close()
+
+
+def in_turn(step: Callable[[], Result], pause: Callable[[float], object]) -> Result:
+    """Do what needs the record, as soon as another launcher has let it go: `launch collect` works beside a run.
+
+    `pause` waits for so many seconds, or raises what ends the waiting.
+
+    Raises:
+        InUseError: that takes too long.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return step()
+        except InUseError:
+            if time.monotonic() >= until:
+                raise
+        pause(LOOK)
 
 
 def _line(path: str, entry: Entry | None) -> bytes:

@@ -17,7 +17,7 @@ from launcher.gathering import Gathering, Say
 from launcher.gathering.chief_output import LONG, ChiefOutput, NotBroughtError
 from launcher.gathering.conversation import Conversation, Errand, HostAwayError
 from launcher.gathering.image import NoRoomError
-from launcher.gathering.record import InUseError
+from launcher.gathering.record import InUseError, in_turn
 from launcher.gathering.remote_files import RefusedError, RemoteFile
 from launcher.gathering.state_file import newest_named
 from launcher.gathering.under_way import UnderWay
@@ -115,7 +115,7 @@ class Restoring:
         named |= names_in(contents, host.output_dir)
 
     def _fetch(self, paths: Collection[str], host: RunHost, conversation: Conversation) -> None:
-        self._output(host).bring(conversation, paths)
+        in_turn(partial(self._output(host).bring, conversation, paths), conversation.pause)
 
     def _output(self, host: RunHost) -> ChiefOutput:
         return ChiefOutput(self._directory, host, (EVERYTHING,), self._say)
@@ -127,7 +127,7 @@ class Restoring:
         under_way = UnderWay(f"{host.name}: bringing the newest checkpoint", size, self._say)
         Delivery(host, conversation, partial(self._deliver, host.name)).bring(lacking, under_way.moved)
         if host is self._chief:
-            self._output(host).adopt(each.file for each in lacking)
+            in_turn(lambda: self._output(host).adopt(each.file for each in lacking), conversation.pause)
         self._say(brought_line(host.name, lacking))
 
     def _together(

@@ -14,6 +14,7 @@ import pytest
 from launcher.events import FileNews, HostLost
 from launcher.gathering import STEP_QUESTION, Gathering
 from launcher.gathering.conversation import MOST_UNHEARD, MOST_WORDS_UNHEARD, Conversation, HostAwayError
+from launcher.gathering.record import opened
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
 
@@ -132,6 +133,18 @@ def test_logs_that_go_on_being_written_are_left(tmp_path: Path) -> None:
     played.finished()
 
     assert played.roots() == [("gpu-a", "/a/run/output")]
+
+
+def test_the_end_of_a_run_waits_for_its_turn_beside_another_launcher(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    with opened(tmp_path / "gathered.jsonl"):
+        played.begin(CHIEF)
+        played.gathering.finish()
+        assert not played.over.wait(0.1)
+
+    assert played.over.wait(PATIENCE)
+    assert played.gathering.tell("again")
+    assert not any("another launcher" in line for line in played.said)
 
 
 def test_the_run_goes_on_and_new_files_are_looked_for(tmp_path: Path) -> None:
