@@ -116,7 +116,7 @@ def hashing(path: bytes, digests: list[str]) -> Iterator[float]:
     import hashlib
 
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         while True:
             data = file.read(HASHED_AT_ONCE)
             if not data:

@@ -95,13 +95,16 @@ class RecordFile:
 
     def read(self) -> Received:
         """The list as it stands; an empty one where there was none."""
-        with open(self._path, "rb") as file:
+        assert self._fd is not None
+        with os.fdopen(os.dup(self._fd), "rb") as file:
             return Received(file.read())
 
     def write(self, received: Received) -> None:
         """Replace it."""
         new = self._path + b".new"
-        fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if os.path.lexists(new):
+            os.unlink(new)  # of an agent that was killed
+        fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             locked(fd)
             write_all(fd, received.text())

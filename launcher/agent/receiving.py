@@ -15,7 +15,8 @@ import time
 
 from launcher.agent.comparing import DOUBTFUL, WANTED, Comparison, InTheWayError, hashing
 from launcher.agent.framing import MOST_BODY
-from launcher.agent.placing import STAGING, Placing, make_private
+from launcher.agent.own_directory import UnsafeError, own_directory
+from launcher.agent.placing import STAGING, Placing
 from launcher.agent.received import RECORD, ROUGH_CLOCK, Received, RecordFile, is_directory, look_at, parents, place
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -41,7 +42,11 @@ class Receiving:
         """
         self.due = 0.0
         """When `proceed` wants to be called, on the monotonic clock."""
-        self._top = os.fsencode(os.path.abspath(os.path.expanduser(top)))
+        self._name = top
+        self._shown = os.path.abspath(os.path.expanduser(top))
+        self._directory: int | None = None
+        self._top = os.fsencode(self._shown)
+        """From the beginning of the work on, through the directory's descriptor: nothing can be put in its place."""
         self._files: list[list[Any]] = json.loads(body)
         self._tell = tell
         self._work: Iterator[float] | None = self._compare()
@@ -75,18 +80,26 @@ class Receiving:
 
     def _fail(self, error: OSError) -> None:
         self.close()
-        code = errno.errorcode.get(error.errno or 0, "")
-        self._tell("project_failed", path=self._at, code=code, reason=error.strerror or str(error))
+        told = isinstance(error, UnsafeError)  # with its own place and remedy
+        code = "" if told else errno.errorcode.get(error.errno or 0, "EIO")
+        self._tell(
+            "project_failed", path=error.filename if told else self._at, code=code, reason=error.strerror or str(error)
+        )
 
     def close(self) -> None:
         """Let go of everything; what has not come in whole disappears."""
         self._work = None
         self._placing.abort()
         self._record.release()
+        if self._directory is not None:
+            os.close(self._directory)
+            self._directory = None
 
     # ---- compare
     def _compare(self) -> Iterator[float]:
-        make_private(self._top)
+        self._directory = own_directory(self._name, "workdir", private=False)
+        self._top = b"/proc/self/fd/%d" % self._directory
+        self._record = RecordFile(self._top)
         self._at = RECORD
         yield from self._take_turn()
         self._received = self._record.read()
@@ -117,16 +130,17 @@ class Receiving:
         self._tell_compared(answer, over=not any((wanted, doubtful, in_the_way, self._modes, self._gone())))
 
     def _tell_compared(self, answer: dict[str, Any], over: bool) -> None:
+        space = os.statvfs(self._top)
+        freed = sum(self._old_size(self._files[number][0]) for number in answer["wanted"])
         if over:
             self.close()
-        space = os.statvfs(self._top)
         self._tell_list(
             "project_compared",
             answer,
-            top=self._top.decode("utf-8", "surrogateescape"),
+            top=self._shown,
             over=over,
             free=space.f_bavail * space.f_frsize,
-            freed=sum(self._old_size(self._files[number][0]) for number in answer["wanted"]),
+            freed=freed,
             rsync=has_program("rsync"),
         )
 
@@ -149,7 +163,7 @@ class Receiving:
         told = False
         while not self._record.take():
             if not told:
-                self._tell("project_waits", path=self._top.decode("utf-8", "surrogateescape"))
+                self._tell("project_waits", path=self._shown)
                 told = True
             yield TURN_LOOK
 

@@ -41,8 +41,8 @@ def no_room(host: str, top: str, needed: int, free: int) -> str:
 
 
 def failed(host: str, top: str, path: str, code: str, reason: str) -> str:
-    """The agent could not do something to a file."""
-    return f"{host}: {_place(top, path)}: {reason}; {_remedy(code)}"
+    """The agent could not do something to a file. Without a code the reason has the remedy in it."""
+    return f"{host}: {_place(top, path)}: {reason}" + (f"; {_remedy(code)}" if code else "")
 
 
 def not_received(host: str, top: str, path: str) -> str:

@@ -366,6 +366,34 @@ def test_nothing_is_put_behind_a_link_of_the_user(sync: Syncing, tmp_path: Path)
     assert names_in(tmp_path / "elsewhere") == set()
 
 
+@pytest.mark.parametrize("planted", [".tf-launch-new", f"{RECORD}.new"])
+@pytest.mark.parametrize("by_symlink", [True, False])
+def test_a_half_file_that_was_planted_is_not_written_through(sync: Syncing, planted: str, by_symlink: bool) -> None:
+    victim = sync.here.parent / "victim"
+    victim.write_text("mine")
+    sync.there.mkdir(mode=0o700)
+    if by_symlink:
+        (sync.there / planted).symlink_to(victim)
+    else:
+        (sync.there / planted).hardlink_to(victim)
+    sync.write(a="sent")
+
+    sync()
+
+    assert victim.read_text() == "mine"
+    assert sync.files() == {"a": "sent"}
+
+
+def test_a_directory_there_in_which_others_may_write_is_refused(sync: Syncing) -> None:
+    sync.there.mkdir()
+    sync.there.chmod(0o1777)
+    sync.write(a="sent")
+
+    with pytest.raises(HostError, match=f"gpu: {sync.there}: any user of this host may write in it"):
+        sync()
+    assert sync.files() == {}
+
+
 def test_without_its_record_nothing_there_is_touched(sync: Syncing) -> None:
     sync.write(a="1")
     sync()
@@ -386,7 +414,7 @@ def test_a_path_that_is_no_directory_is_named(sync: Syncing) -> None:
     sync.write(a="1")
     sync.there.write_text("")
 
-    with pytest.raises(HostError, match=f"gpu: {sync.there}: File exists; something else stands there"):
+    with pytest.raises(HostError, match=f"gpu: {sync.there}: Not a directory; something else stands there"):
         sync()
 
 

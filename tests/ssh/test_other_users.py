@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from launching import Launch
 from rig import Host
@@ -81,6 +81,25 @@ def test_a_directory_that_another_user_could_replace_is_refused(
     hosts[0].run(f"chmod +t {RUNS}")
     hosts[1].run(f"chmod +t {RUNS}")
     assert launch(*file, "--", *IMPORTING).succeeded()
+
+
+def test_a_project_is_not_sent_to_a_directory_of_another_user(
+    launch: Start, cluster: Cluster, hosts: tuple[Host, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").write_text("print('mine')")
+    hosts[0].run("mkdir /tmp/project && chmod 1777 /tmp/project", "eve")
+    hosts[1].run("mkdir /tmp/work && chmod 777 /tmp/work")
+    places = [{"workdir": place} for place in ("/tmp/project", "/tmp/work/project")]
+    each = [{"host": host.name, "workers": 1, **place} for host, place in zip(hosts, places, strict=False)]
+
+    started = launch(*cluster(*each, sync="project", command=["python", "train.py"]))
+
+    assert started.wait() == 3
+    assert f"{hosts[0]}: /tmp/project: it belongs to eve, who can put something else" in started.stderr
+    assert f"{hosts[1]}: /tmp/work: any user of this host can put something else" in started.stderr
+    assert "name another `workdir`\n" in started.stderr
+    assert hosts[0].run(["ls", "-A", "/tmp/project"]).stdout == ""
 
 
 def test_a_disk_whose_owner_has_no_account_will_do(launch: Start, cluster: Cluster, hosts: tuple[Host, ...]) -> None:

@@ -76,10 +76,10 @@ LAUNCHER = """
     agent.pair examiner.loop
     agent.loop examiner.questions examiner.throughput
     agent.watching agent.evaluator agent.deliveries agent.gate
-    agent.support agent.workers agent.ports agent.reach agent.files agent.receiving
+    agent.support agent.workers agent.ports agent.reach agent.receiving
     agent.below agent.comparing agent.gate_program agent.limits agent.log agent.placing agent.reports agent.resolving
     agent.rest agent.sockets
-    agent.framing agent.processes agent.facts agent.own_directory agent.received
+    agent.framing agent.processes agent.facts agent.files agent.own_directory agent.received
     doctor.probe.telling
     doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program
     agent sync examiner doctor.checks doctor.probe bootstrap.sitecustomize
