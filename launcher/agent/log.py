@@ -31,6 +31,21 @@ class Log:
         """Of the stream."""
         self._ends_line = True
 
+    @property
+    def file(self) -> tuple[int, int]:
+        """Which file it is, by whatever name."""
+        found = os.fstat(self._fd)
+        return found.st_dev, found.st_ino
+
+    @property
+    def told(self) -> int:
+        """How long the stream is by now."""
+        return self._shipped
+
+    def go_on_at(self, told: int) -> None:
+        """So much of the stream was told when nobody wrote to the file; it may have been truncated before."""
+        self._shipped = self._acknowledged = told
+
     def go_on_after(self, former: Log) -> None:
         """Tell the rest of what the task's earlier process wrote."""
         self._at, self._ends_line = former._at, former._ends_line

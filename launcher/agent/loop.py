@@ -60,6 +60,8 @@ class Agent:
     def __init__(self, guard_gone: int) -> None:
         self.guard_gone: int | None = guard_gone
         self.workers: dict[str, Worker] = {}
+        self.told_logs: dict[tuple[int, int], int] = {}
+        """Logs to which nobody writes any more, and how much of each was told."""
         self.watch = Watch(self.tell, time.monotonic())
         self.held: dict[str, socket.socket] = {}
         self.answering: Answering | None = None
@@ -239,6 +241,8 @@ class Agent:
             former = self.workers.get(worker.name)
             if former is not None:
                 worker.go_on_after(former)
+            elif worker.log.file in self.told_logs:
+                worker.log.go_on_at(self.told_logs[worker.log.file])
             self.workers[worker.name] = worker
             self.tell("started", task=worker.name, pid=worker.pid)
             self.flush()
@@ -410,6 +414,7 @@ class Agent:
         for name, worker in list(self.workers.items()):
             if worker.exited and not has_children() and worker.log.drained:
                 self.tell("log_ended", task=name)
+                self.told_logs[worker.log.file] = worker.log.told
                 worker.log.close()
                 del self.workers[name]
 

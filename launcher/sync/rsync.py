@@ -19,6 +19,8 @@ _MOVED = re.compile(rb"\s*(\d+)\s+\d+%")
 LONGEST = 300
 """Characters of what it says that are passed on."""
 READ_SIZE = 1 << 12
+STOPPING = 3.0
+"""Seconds that it gets to end; what hangs in the kernel is left to itself."""
 
 
 def rsync_on_this_machine() -> bool:
@@ -50,13 +52,16 @@ class Rsync:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop it if it still runs; it takes its unfinished files away. Once more does nothing."""
+        """Stop it if it still runs; it takes its unfinished files away, unless it hangs. Once more does nothing."""
         with self._lock:
             self._ended = True
             if self._process is not None:
                 self._process.terminate()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STOPPING)
+            if self._thread.is_alive() and self._process is not None:
+                self._process.kill()
+                self._thread.join(STOPPING)
 
     def _run(self, argv: Sequence[str], names: bytes) -> None:
         with GATE:

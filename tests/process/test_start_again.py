@@ -99,3 +99,18 @@ def test_a_task_that_cannot_be_started_again_leaves_its_log_whole(host: Host) ->
     host.await_event(events.LogEnded)
 
     assert host.log.strip().isdigit()
+
+
+def test_the_log_that_a_worker_has_truncated_goes_on_too(host: Host, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    host.start(f"echo first; until [ -e {seen} ]; do :; done; : >{tmp_path}/log; exit 3", events.TaskStarted)
+    piece = host.await_event(events.LogChunk)
+    assert isinstance(piece, events.LogChunk)
+    host.pieces.append((piece.offset, piece.data))
+    seen.touch()
+    host.await_event(events.LogEnded)
+    ended(host, "echo second; exit 4")
+    host.await_event(events.LogEnded)
+
+    assert host.log.startswith(b"first\n")
+    assert host.log.endswith(b"second\n")
