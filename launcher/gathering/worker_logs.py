@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from launcher.agent.log import TRUNCATED
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.conversation import Conversation, Wanted
 from launcher.gathering.gathered import Gathered
@@ -65,11 +66,15 @@ class WorkerLogs:
                 continue
             try:
                 is_longer_here = self._size_here(file) > file.size
+                since_truncated = self._since_truncated(file)
             except OSError as error:
                 gathered.left[file.path] = f"here: {error.strerror}"
                 gathered.trouble = gathered.trouble or error
                 continue
-            if is_longer_here:
+            if since_truncated is not None:
+                if since_truncated != file.size:
+                    gathered.left[file.path] = "the worker has truncated it there, and its end has not come"
+            elif is_longer_here:
                 gathered.left[file.path] = "more of it is here than there: the host has lost the end of it"
             else:
                 yield file
@@ -88,6 +93,17 @@ class WorkerLogs:
         if error := forbidden(place, os.R_OK | os.W_OK):
             raise error
         return size
+
+    def _since_truncated(self, file: RemoteFile) -> int | None:
+        """Bytes that came after the worker had truncated its log there; None: it never did, as far as is known here."""
+        import mmap  # needed only where a host has logs
+
+        with contextlib.suppress(FileNotFoundError), self._place(file).open("rb") as here:
+            if file.name.endswith(".log") and os.fstat(here.fileno()).st_size:
+                with mmap.mmap(here.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                    found = content.rfind(TRUNCATED)
+                    return None if found < 0 else len(content) - found - len(TRUNCATED)
+        return None
 
     def _begin(self, file: RemoteFile) -> Arrival:
         place = self._place(file)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch, await_true
+from launching import ROOT, Launch, await_true
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -70,6 +72,7 @@ def test_a_worker_may_truncate_its_log(
     if host == "elsewhere":
         told = b"before\nlaunch: the worker has truncated its log; it goes on here\nafter\n"
         assert started.log("worker-0") == told
+        assert "not brought" not in started.stderr
     else:
         assert started.log("worker-0") == b"after\n"
 
@@ -80,3 +83,25 @@ def test_a_failure_is_understood_by_what_a_truncated_log_still_holds(launch: Sta
 
     assert started.wait() == 1
     assert "KeyError: 'key'" in started.last_words
+
+
+def test_what_came_of_a_log_before_it_was_truncated_is_kept_when_its_end_is_collected(
+    launch: Start, cluster: Cluster, elsewhere: dict[str, str], tmp_path: Path
+) -> None:
+    host = cluster(1, host="elsewhere", workdir=str(tmp_path), run_dir=str(tmp_path / "there"))
+    started = launch(*host, "--", "sh", "-c", TRUNCATING, env=elsewhere)
+    started.await_log(b"before", "worker-0")
+    (tmp_path / "go-on").touch()
+    started.await_log(b"after\n", "worker-0")
+    (tmp_path / "end").touch()
+    assert started.succeeded()
+    (there,) = (tmp_path / "there").rglob("worker-0.log")
+    with there.open("ab") as file:
+        file.write(b"x" * 1000)
+    words = [sys.executable, "-m", "launcher", "collect", "--run-dir", str(started.runs)]
+    said = subprocess.run(
+        words, env={**os.environ, "PYTHONPATH": str(ROOT), **elsewhere}, capture_output=True, text=True
+    )
+
+    assert started.log("worker-0").startswith(b"before\nlaunch: the worker has truncated")
+    assert "the worker has truncated it there, and its end has not come" in said.stdout + said.stderr
