@@ -24,7 +24,7 @@ DIAL = """
 import socket, sys
 source, destination, port = sys.argv[1:]
 try:
-    with socket.create_connection((destination, int(port)), 5, (source, 0)) as connection:
+    with socket.create_connection((destination, int(port)), 60, (source, 0)) as connection:
         print(connection.recv(100).decode())
 except OSError as error:
     print(type(error).__name__)

@@ -24,7 +24,7 @@ RESET = "ConnectionResetError"
 DIAL = """
 import socket, sys
 try:
-    with socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) as connection:
+    with socket.create_connection((sys.argv[1], int(sys.argv[2])), 60) as connection:
         print(connection.recv(100).decode())
 except OSError as error:
     print(type(error).__name__)
@@ -155,14 +155,15 @@ places = [(address, int(port)) for address, port in zip(sys.argv[1::2], sys.argv
 found = collections.Counter()
 for place in places * 20:
     try:
-        with socket.create_connection(place, 5) as connection:
+        with socket.create_connection(place, 60) as connection:
             connection.send(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-            found["answered" if connection.recv(100) else "closed"] += 1
+            said = connection.recv(100)
+            found["gRPC" if said[3:4] == bytes([4]) else "something else" if said else "closed"] += 1
     except OSError as error:
         found[type(error).__name__] += 1
 print(*found.elements())
 """
-"""Begin to speak as gRPC does, again and again."""
+"""Begin to speak as gRPC does, again and again; its answer begins with a frame of the kind 4 (SETTINGS)."""
 FURTHEST = """
 import sys, numpy, tensorflow as tf
 one, other = (tf.train.load_checkpoint(tf.train.latest_checkpoint(path)) for path in sys.argv[1:])
@@ -204,10 +205,12 @@ def test_training_goes_on_while_a_stranger_tries_without_a_pause_and_ends_with_t
     one, other = (host.addresses[0] for host in hosts[:2])
     with attacked(hosts[2], one, first, other, second) as found:
         started.await_event("task_listening", count=2)
+        from_a_host_of_the_run = hosts[0].run([sys.executable, "-c", TRY, other, second]).stdout
         read = hosts[2].run([sys.executable, "-c", READ_FILE, one, first]).stdout
         assert started.wait(TRAINING) == 0
     assert read in ("UnavailableError\n", "DeadlineExceededError\n")
-    assert found["answered"] == 0
+    assert "gRPC" in from_a_host_of_the_run
+    assert found["gRPC"] == 0
     assert found[RESET] > 100
 
     checkpoints = [str(each.run_directory / "chief" / "checkpoints") for each in (undisturbed, started)]
