@@ -18,6 +18,7 @@ _HEADER = re.compile(r"""["']?(?P<name>[\w-]+)\s*:\s*(?P<value>.*?)["']?""", re.
 _HEADER_OPTIONS = frozenset(["-H", "--header", "--proxy-header"])
 _LOGIN_OPTIONS = frozenset(["-u", "--user", "-U", "--proxy-user"])
 _LOGIN = re.compile(r"""["']?[^:\s]*:(?!//)(?P<value>.+?)["']?""", re.DOTALL)
+_SHORT_LOGIN = re.compile(r"-u[^:/\s]+:(?P<value>.+)", re.DOTALL)
 _LETTERS = {
     **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump"), "p"),
     "sshpass": "p",
@@ -86,7 +87,7 @@ def _in_word(word: str, before: str, program: str) -> Iterator[Span]:
         header = _HEADER.fullmatch(word)
         if header and level(header["name"]) >= Level.LIKELY:
             yield header.span("value")
-    elif before in _LOGIN_OPTIONS and (login := _LOGIN.fullmatch(word)):
+    elif (before in _LOGIN_OPTIONS and (login := _LOGIN.fullmatch(word))) or (login := _SHORT_LOGIN.fullmatch(word)):
         yield login.span("value")
     elif _is_short_password(word, program):
         yield 2, len(word)

@@ -42,7 +42,7 @@ _ENDINGS = ("token", "apikey", "accesskey", "accountkey", "authkey", "privatekey
 """Of a word of the name."""
 _LIKELY = _set(
     "tokens apikeys auth auths authorization bearer connectionstring cookie cookies cred creds credential credentials "
-    "dsn otp pat psk psw pswd pw pwd sas webhook webhooks"
+    "dsn fernet otp pat psk psw pswd pw pwd sas webhook webhooks"
 )
 """A word of the name."""
 _AT_THE_END = _set("key keys pass pin salt sig signature")

@@ -21,7 +21,7 @@ Span = tuple[int, int]
 """Where a secret begins, and where it ends."""
 
 _NAMED = re.compile(
-    r"""(?<![\w.-])-*+(?P<name>[A-Za-z_][\w.-]*+)(?P<quote>["']?+)"""
+    r"""(?<![\w.-])-*+(?P<name>[A-Za-z_][\w.-]*+)(?P<quote>["']?+\]?+)"""
     r"""(?P<sign>\s*+(?::=|=>|=(?!=))[ \t]?+|[ \t]?+:(?!//|:)[ \t]*+)"""
 )
 _VALUE = re.compile(r"""(["'])(?P<quoted>(?:(?!\1)[^\\]|\\.)*+)\1|(?P<bare>[^\s"';]++)""", re.DOTALL)
@@ -36,14 +36,15 @@ _TOLD = re.compile(
     re.IGNORECASE,
 )
 """In what a person wrote."""
+_NETRC = re.compile(r"\b(?:password|passwd)\s++(\S++)")
 _BASIC = re.compile(r"\b(?:Basic|Negotiate)\s++((?=[A-Za-z+/]*[0-9A-Z=])[A-Za-z0-9+/]{8,}+=*+)")
 _TOKEN = re.compile(
     r"(?:(?<![A-Za-z0-9])(?:"
-    r"gh[oprsu]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent)-[\w-]{8,}|xox[a-z]-[\w-]{8,}|xapp-[\w-]{10,}"
+    r"gh[oprsu]_[A-Za-z0-9]{4,}|github_pat_\w{8,}|gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent)-[\w-]{4,}|xox[a-z]-[\w-]{8,}|xapp-[\w-]{10,}"
     r"|(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}|AIza[\w-]{20,}|ya29\.[\w-]{10,}|GOCSPX-[\w-]{10,}"
-    r"|sk-(?=[a-z_-]{0,40}[A-Z0-9])[\w-]{12,}|[sr]k_(?:live|test)_\w{8,}|whsec_\w{8,}"
-    r"|hf_(?=[a-z]{0,40}[A-Z0-9])[A-Za-z0-9]{10,}|gsk_[A-Za-z0-9]{16,}|r8_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}"
-    r"|npm_[A-Za-z0-9]{10,}|pypi-(?=[a-z-]{0,40}[A-Z0-9])[\w-]{12,}|dckr_pat_[\w-]{8,}|do[opr]_v1_[a-f0-9]{16,}"
+    r"|sk-(?=[a-z_-]{0,40}[A-Z0-9])[\w-]{12,}|sk-[a-z]{20,}|[sr]k_(?:live|test)_\w{8,}|whsec_\w{8,}"
+    r"|hf_(?=[a-z]{0,40}[A-Z0-9])[A-Za-z0-9]{10,}|hf_[a-z]{24,}|gsk_[A-Za-z0-9]{16,}|r8_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}"
+    r"|tskey-[\w-]{8,}|\d{6,12}:AA[\w-]{20,}|npm_[A-Za-z0-9]{10,}|pypi-(?=[a-z-]{0,40}[A-Z0-9])[\w-]{12,}|dckr_pat_[\w-]{8,}|do[opr]_v1_[a-f0-9]{16,}"
     r"|shp[a-z]{2}_[a-fA-F0-9]{16,}|glsa_\w{16,}|dapi[a-f0-9]{24,}|hv[sbr]\.[\w-]{16,}"
     r")|(?<![\w-])(?:SG\.[\w-]{10,}+\.[\w-]{10,}+|eyJ[\w-]{5,}+\.[\w-]{4,}+)"
     r")(?:[.=]{0,2}[\w-]++)*+"
@@ -51,7 +52,7 @@ _TOKEN = re.compile(
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
 _END_OF_KEY = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
 _RUN = re.compile(r"\S+")
-_PASSWORD = re.compile(r"://[^\s:@/?#]*+:(?!\d{1,5}[/?#])")
+_PASSWORD = re.compile(r"//[^\s:@/?#]*+:(?!\d{1,5}[/?#])")
 _USER = re.compile(r"://([^\s:@/?#]{12,})@")
 _NO_SCHEME = re.compile(r"[\w.+-]{1,60}:([^\s@:=]{1,200})@(?!sha256:)[\w.-]++(?::\d+)?(?:/\S*)?")
 _ADDRESS = re.compile(r"\bhttps?://[^\s\"'<>]++", re.IGNORECASE)
@@ -125,7 +126,7 @@ def secrets(text: str, prose: bool = False) -> list[Span]:
         *(match.span(1) for match in _BASIC.finditer(text)),
         *(match.span() for match in _TOKEN.finditer(text)),
         *_in_addresses(text),
-        *(match.span(1) for match in (_TOLD.finditer(text) if prose else ()) if _MIXED.fullmatch(match[1])),
+        *(match.span(1) for match in (_TOLD if prose else _NETRC).finditer(text) if _MIXED.fullmatch(match[1])),
     ]
     return apart([(start, end) for start, end in found if start < end and text[start:end] != REDACTED])
 

@@ -1,0 +1,71 @@
+"""Options for ssh with a secret: `run.json` has it not, so that nobody may dial with what stands there."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from launcher.collect import with_secrets
+from launcher.errors import UsageError
+from launcher.head_start import agents_of_run
+from launcher.redaction.commands import redacted_words
+from launcher.redaction.yaml_copy import redacted_yaml
+from launcher.request import Request
+from launcher.run_directory import RunDirectory
+from launcher.run_directory.launcher_process import Launcher
+from launcher.run_directory.state import RunHost, RunState
+
+OPTION = "ProxyCommand=nc --proxy-password hunter2 %h %p"
+FILE = f"hosts:\n- host: gpu1\n  ssh: {{options: [-o, {OPTION!r}]}}\n"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    """A cluster file with a password for a proxy."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path, cluster: Path) -> RunDirectory:
+    """A run of it."""
+    directory = RunDirectory.create(tmp_path / "runs", "x", datetime.now().astimezone())
+    directory.write_cluster_file(redacted_yaml(FILE))
+    options = tuple(redacted_words(["-o", OPTION]))
+    request = Request(cluster=cluster).as_record()
+    hosts = (RunHost("gpu1", ("worker-0",), "/r", "/r/chief", options),)
+    directory.write_state(
+        RunState(
+            directory.name, ("true",), "done", "", Launcher.this_process(), {}, hosts=hosts, request=request,
+            inode=directory.inode,
+        )
+    )  # fmt: skip
+    return directory
+
+
+def test_a_run_has_the_options_without_the_secret(run: RunDirectory) -> None:
+    assert "hunter2" not in run.run_file.read_text()
+    assert json.loads(run.run_file.read_text())["hosts"][0]["ssh_options"] == [
+        "-o", "ProxyCommand=nc --proxy-password <redacted> %h %p"
+    ]  # fmt: skip
+
+
+def test_they_are_taken_from_the_cluster_file_of_the_run(run: RunDirectory) -> None:
+    (host,) = with_secrets(run.read_state(), run)
+
+    assert host.ssh_options[:2] == ("-o", OPTION)
+
+
+def test_a_file_that_has_changed_is_refused(run: RunDirectory, cluster: Path) -> None:
+    cluster.write_text("hosts: [{host: gpu1}]")
+
+    with pytest.raises(UsageError, match="have a secret, which is not written down"):
+        with_secrets(run.read_state(), run)
+
+
+def test_such_a_host_is_not_dialled_early(run: RunDirectory) -> None:
+    assert agents_of_run(str(run.path.parent), run.name) == []
