@@ -25,6 +25,9 @@ _MORE_OF_A_MESSAGE = re.compile(
     rb"At:$|:?\{|:UNKNOWN|\d+ root error|Hint: |RPC: "
 )
 
+MOST_HELD = 1 << 20
+"""Bytes of a traceback whose end is waited for; a longer one is shown."""
+
 _State = Callable[[bytes], list[bytes]]
 """Takes the next line; returns the lines that are shown now."""
 
@@ -34,6 +37,7 @@ class InterruptionReader:
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
+        self._size = 0
         self._state: _State = self._outside
 
     def shown(self, block: bytes) -> bytes:
@@ -85,15 +89,16 @@ class InterruptionReader:
 
     def _hold(self, line: bytes, state: _State) -> list[bytes]:
         self._held.append(line)
+        self._size += len(line)
         self._state = state
-        return []
+        return self._release() if self._size > MOST_HELD else []
 
     def _hide(self) -> list[bytes]:
-        self._held = []
+        self._held, self._size = [], 0
         self._state = self._after_hidden
         return []
 
     def _release(self) -> list[bytes]:
-        held, self._held = self._held, []
+        held, self._held, self._size = self._held, [], 0
         self._state = self._outside
         return held

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.console.interruption import InterruptionReader
+from launcher.console.interruption import MOST_HELD, InterruptionReader
 
 RECORDED = Path(__file__).parent / "failure_tails"
 FRAMES = """\
@@ -122,3 +122,11 @@ def test_it_does_not_matter_how_the_lines_come(parts: list[str], data: st.DataOb
     in_two = reader.shown(b"".join(lines[:cut])) + reader.shown(b"".join(lines[cut:])) + reader.rest()
 
     assert in_two.decode() == shown("".join(parts))
+
+
+def test_a_traceback_without_an_end_is_not_held_for_ever() -> None:
+    reader = InterruptionReader()
+    block = b"Traceback (most recent call last):\n" + b"  x\n" * MOST_HELD
+
+    assert reader.shown(block) + reader.rest() == block
+    assert len(InterruptionReader().shown(block)) > len(block) // 2
