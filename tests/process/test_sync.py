@@ -486,10 +486,9 @@ def test_a_dry_run_tells_what_would_be_sent(sync: Syncing, tmp_path: Path, launc
     started = launch("--cluster", "c.yaml", "--dry-run", runs=sync.here / "runs")
 
     assert started.succeeded()
-    assert started.stdout.splitlines()[:2] == [
-        f"project  {sync.here}  2 files, 3 bytes",
-        "worker 0  on gpu  at 127.0.0.1:<chosen at start>",
-    ]
+    said = started.stdout.splitlines()
+    assert said[0] == f"project  {sync.here}  2 files, 3 bytes"
+    assert "worker 0  on gpu  at 127.0.0.1:<chosen at start>" in said
 
 
 def test_the_record_lists_what_was_put_there(sync: Syncing) -> None:
