@@ -112,7 +112,9 @@ class HostFiles:
         steps = [newest_step(self._directory.chief)]
         if self._gathering is not None:
             asked = self._gathering.ask_newest_step()
-            self._await(lambda: asked.is_over, STEP_PATIENCE)
+            for event in self._attend(STEP_PATIENCE, lambda: asked.is_over):
+                if isinstance(event, events.HostLost):
+                    self._say(f"{event.host} was lost: {event.reason}", error=True)
             steps.append(asked.step)
         return max((step for step in steps if step is not None), default=None)
 
