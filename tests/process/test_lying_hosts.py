@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from gathering_host import GatheringHost
-from launching import MARK, PROGRAMS, Launch, await_true, cluster_file
+from launching import MARK, PROGRAMS, Launch, await_true, cluster_file, marked_processes
 
 from launcher.gathering.image import NoRoomError
 from launcher.gathering.remote_files import RefusedError
@@ -42,7 +41,7 @@ def lying(tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
     for host in made:
         host.cut()
         host.close()
-        await_true(lambda agent=host.agent: not psutil.pid_exists(agent), "the end of the agent")  # type: ignore[misc]
+    await_true(lambda: not marked_processes(mark), "the end of the agent, whose link was cut")
 
 
 @pytest.mark.parametrize(
