@@ -14,7 +14,7 @@ from launcher.redaction.texts import Span, apart, is_named_secret, replaced, sec
 _DEEPEST = 4
 """Command lines within command lines."""
 _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)(?:=(?P<value>.*))?", re.DOTALL)
-_HEADER = re.compile(r"""["']?(?P<name>[\w-]+)\s*:\s*(?P<value>.*?)["']?""", re.DOTALL)
+_HEADER_WORD = re.compile(r"""["']?(?P<name>[\w-]+)\s*:\s*(?P<value>.*?)["']?""", re.DOTALL)
 _HEADER_OPTIONS = frozenset(["-H", "--header", "--proxy-header"])
 _LOGIN_OPTIONS = frozenset(["-u", "--user", "-U", "--proxy-user"])
 _LOGIN = re.compile(r"""["']?[^:\s]*:(?!//)(?P<value>.+?)["']?""", re.DOTALL)
@@ -84,7 +84,7 @@ def _in_word(word: str, before: str, program: str) -> Iterator[Span]:
     elif _is_value_of(before, word) or (before in _separate_options(program)):
         yield 0, len(word)
     elif before in _HEADER_OPTIONS:
-        header = _HEADER.fullmatch(word)
+        header = _HEADER_WORD.fullmatch(word)
         if header and level(header["name"]) >= Level.LIKELY:
             yield header.span("value")
     elif (before in _LOGIN_OPTIONS and (login := _LOGIN.fullmatch(word))) or (login := _SHORT_LOGIN.fullmatch(word)):

@@ -26,7 +26,7 @@ _NAMED = re.compile(
 )
 _VALUE = re.compile(r"""(["'])(?P<quoted>(?:(?!\1)[^\\]|\\.)*+)\1|(?P<bare>[^\s"';]++)""", re.DOTALL)
 _QUERIED = re.compile(r"[?&#](?P<name>[A-Za-z][\w.-]{0,60})=(?P<bare>[^\s&#\"']++)")
-_HEADER = re.compile(
+_HEADER_LINE = re.compile(
     r"\b(?:(?:proxy-)?authorization|x-[a-z-]{0,30}(?:key|token)|(?:set-)?cookie)\s?+:\s*+([^\"'\n]++)", re.IGNORECASE
 )
 _BEARER = re.compile(r"\bbearer\s++([\w.~+/=:-]++)", re.IGNORECASE)
@@ -56,7 +56,7 @@ _PASSWORD = re.compile(r"//[^\s:@/?#]*+:(?!\d{1,5}[/?#])")
 _USER = re.compile(r"://([^\s:@/?#]{12,})@")
 _NO_SCHEME = re.compile(r"[\w.+-]{1,60}:([^\s@:=]{1,200})@(?!sha256:)[\w.-]++(?::\d+)?(?:/\S*)?")
 _ADDRESS = re.compile(r"\bhttps?://[^\s\"'<>]++", re.IGNORECASE)
-_HOOK = re.compile(r"hooks?(?:\.[\w.-]+)?/(?:services/|catch/|v\d/)?|/bot(?=\d)", re.IGNORECASE)
+_HOOK = re.compile(r"hooks?(?:\.[\w.-]{1,80}+)?/(?:services/|catch/|v\d/)?|/bot(?=\d)", re.IGNORECASE)
 _PART = re.compile(r"[^/?&=#;:,]{16,}+")
 _FILE = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
 
@@ -121,7 +121,7 @@ def secrets(text: str, prose: bool = False) -> list[Span]:
     found = [
         *_private_keys(text),
         *_assigned(text, prose),
-        *(match.span(1) for match in _HEADER.finditer(text)),
+        *(match.span(1) for match in _HEADER_LINE.finditer(text)),
         *(match.span(1) for match in _BEARER.finditer(text) if match[1].lower().rstrip(".:") not in _NO_BEARER),
         *(match.span(1) for match in _BASIC.finditer(text)),
         *(match.span() for match in _TOKEN.finditer(text)),
