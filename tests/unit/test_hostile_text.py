@@ -8,6 +8,7 @@ thread's processor, and what counts is how it grows with the text; a pattern tha
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import re
 import signal
@@ -66,6 +67,7 @@ def seconds(run: Callable[[], object]) -> float:
         raise TooSlowError
 
     before = signal.signal(signal.SIGVTALRM, break_off)
+    gc.disable()
     began = time.thread_time()
     try:
         signal.setitimer(signal.ITIMER_VIRTUAL, FAR_TOO_LONG)
@@ -74,6 +76,7 @@ def seconds(run: Callable[[], object]) -> float:
         return float("inf")
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        gc.enable()
         signal.signal(signal.SIGVTALRM, before)
     return time.thread_time() - began
 
@@ -82,7 +85,7 @@ def grows_too_fast(run: Callable[[int], object], sizes: Sizes) -> bool:
     """Whether work on a text of so many characters grows faster than the text, by more than chance explains."""
     for size in (sizes.short >> 5, sizes.short >> 3, sizes.short):  # a cube, or worse, is seen while it is small
         first = seconds(partial(run, size))
-        if first >= sizes.slow:
+        if first >= sizes.slow and seconds(partial(run, size)) >= sizes.slow:
             return True
     if first < sizes.fast:
         return False
@@ -202,14 +205,17 @@ MODULES = list(modules())
 
 def used_for_searching() -> set[str]:
     """Names of patterns that are looked for anywhere in a text, not just at its beginning."""
-    found = set()
-    for _, tree, _ in MODULES:
+    return {f"{module} {name}" if name.startswith("_") else name for module, name in searches()}
+
+
+def searches() -> Iterator[tuple[str, str]]:
+    """Modules, and the names of patterns by which they search."""
+    for module, tree, _ in MODULES:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in SEARCHING and isinstance(node.value, ast.Name):
-                found.add(node.value.id)
+                yield module, node.value.id
             if is_call_of_re(node) and node.func.attr in SEARCHING:
-                found.update(each.id for each in ast.walk(node.args[0]) if isinstance(each, ast.Name))
-    return found
+                yield from ((module, each.id) for each in ast.walk(node.args[0]) if isinstance(each, ast.Name))
 
 
 def is_call_of_re(node: Any) -> bool:
@@ -266,7 +272,7 @@ def all_patterns() -> tuple[dict[str, tuple[re.Pattern[Any], bool]], set[str]]:
                 pattern = None if is_for_people(text) else compiled(text)
                 if pattern is not None:
                     alone = isinstance(value, re.Pattern | str | bytes)
-                    found[f"{name}.{key}[{n}]"] = pattern, alone and key not in searching
+                    found[f"{name}.{key}[{n}]"] = pattern, alone and searching.isdisjoint({key, f"{name} {key}"})
         for call in calls_of_re(tree):
             try:
                 text = eval(compile(ast.Expression(call.args[0]), name, "eval"), vars(module))
