@@ -303,6 +303,7 @@ def test_a_working_directory_that_is_gone_is_told(launch: Start, tmp_path: Path)
 def test_a_limit_on_open_files_is_told(launch: Start) -> None:
     started = launch("--workers", "32", "--", "true", under=("sh", "-c", 'ulimit -n 40; exec "$@"', "sh"))
 
-    assert started.wait() != 0
-    assert "Too many open files" in started.stderr
+    assert started.wait() == 3
+    assert "a process may have 40 open files on this machine" in started.stderr
+    assert "ulimit -n" in started.stderr
     assert "Traceback" not in started.stderr
