@@ -320,7 +320,10 @@ def test_a_run_that_nobody_runs_any_more_without_an_end_is_lost(tmp_path: Path) 
 
 def test_a_process_that_may_be_the_launcher_of_an_earlier_version_is_asked_about(tmp_path: Path) -> None:
     run = started(tmp_path, "run")
-    with subprocess.Popen([sys.executable, "-c", "input()", "launch"], stdin=subprocess.PIPE) as process:
+    words = [sys.executable, "-c", "print(flush=True); input()", "launch"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # until then /proc may not tell its words yet
         run.write_state(replace(STATE, state="running", launcher=Launcher(process.pid)))
         with pytest.raises(UsageError, match=rf"process {process.pid}, and that is a launcher.* --take-over"):
             run.read_state_left()
