@@ -129,15 +129,15 @@ def main(early: HeadStart | None = None) -> NoReturn:
     except click.ClickException as error:
         error.show()
         leave(EXIT_USAGE)
-    except (OSError, RuntimeError) as error:
+    except (click.Abort, KeyboardInterrupt):
+        leave(130)
+    except (OSError, RuntimeError) as error:  # an Abort is one as well
         from launcher.shortage import of_this_machine
 
         short = of_this_machine(error)
         if short is None:
             raise
         leave(EXIT_HOST, f"launch: {short[0]}\nlaunch:   What to do: {short[1]}")
-    except (click.Abort, KeyboardInterrupt):
-        leave(130)
     leave(0)
 
 

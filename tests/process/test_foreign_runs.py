@@ -190,9 +190,9 @@ def test_who_says_so_gets_them(collect: Collect, foreign: RunDirectory, ran: Pat
     assert ran.exists()
 
 
-@pytest.mark.parametrize(("answer", "is_used"), [(b"y\n", True), (b"\n", False), (b"n\n", False), (b"\x04", False)])
+@pytest.mark.parametrize(("answer", "code"), [(b"y\n", 3), (b"\n", 2), (b"n\n", 2), (b"\x04", 130)])
 def test_at_a_terminal_a_person_is_asked(
-    environment: dict[str, str], foreign: RunDirectory, ran: Path, answer: bytes, is_used: bool
+    environment: dict[str, str], foreign: RunDirectory, ran: Path, answer: bytes, code: int
 ) -> None:
     ours, its = pty.openpty()
     words = [sys.executable, "-m", "launcher", "collect", str(foreign.path)]
@@ -208,8 +208,8 @@ def test_at_a_terminal_a_person_is_asked(
             while os.read(ours, 4096):
                 pass
     os.close(ours)
-    assert process.returncode == 3 if is_used else process.returncode in {2, 130}
-    assert ran.exists() == is_used
+    assert process.returncode == code
+    assert ran.exists() == (answer == b"y\n")
 
 
 def test_a_run_that_goes_on_with_a_cluster_file_of_its_own_is_asked_about(

@@ -65,7 +65,7 @@ def test_a_connection_that_is_not_there_yet_ends_when_it_is_told_to(connect: Con
 
 
 def test_a_new_connection_does_not_wait_for_the_end_of_the_lost_one(
-    connect: Connect, inbox: Inbox, tmp_path: Path
+    connect: Connect, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = tmp_path / "pid"
     lost = connect(
@@ -73,10 +73,13 @@ def test_a_new_connection_does_not_wait_for_the_end_of_the_lost_one(
     )
     await_true(lambda: lost.lost, "the end of its stream")
     process = psutil.Process(int(pid.read_text()))
+    may_end, close = threading.Event(), lost.close
+    monkeypatch.setattr(lost, "close", lambda: (may_end.wait(), close()))
     way = Access("gpu-a", agent_argv("gpu-a"))
     again = HostConnection("gpu-a", (), way, inbox, threading.Semaphore(), former=lost)
 
     assert process.is_running()
+    may_end.set()
     again.hello(PATIENCE, ())
     again.close()
     assert not process.is_running()

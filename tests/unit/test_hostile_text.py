@@ -89,9 +89,15 @@ def grows_too_fast(run: Callable[[int], object], sizes: Sizes) -> bool:
             return True
     if first < sizes.fast:
         return False
-    short = min(seconds(partial(run, sizes.short)) for _ in range(3))
-    most = (sizes.long / sizes.short) ** 1.5 * short
-    return all(seconds(partial(run, sizes.long)) > most for _ in range(3))
+    times_longer = sizes.long // sizes.short
+    return all(grows(run, sizes.short * times, times_longer) for times in (1, times_longer))
+
+
+def grows(run: Callable[[int], object], size: int, times_longer: int) -> bool:
+    """Whether a longer text takes more than its share, halfway to a square. Once alone, it may be memory's doing."""
+    short = min(seconds(partial(run, size)) for _ in range(3))
+    most = min(times_longer**1.5 * short, FAR_TOO_LONG)
+    return all(seconds(partial(run, size * times_longer)) > most for _ in range(3))
 
 
 # ---- hostile texts
