@@ -20,6 +20,8 @@ MOST_LINKS = 40
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 NOBODY = 65534
 """The owner, as a user namespace shows it, of what belongs to somebody outside."""
+WOULD_RUN = ", and workers would run that"
+"""Between what is unsafe and what to do about it, wherever a way to a directory is."""
 
 
 class UnsafeError(OSError):
@@ -59,6 +61,28 @@ def own_directory(path: str, key: str, *, private: bool) -> int:
         way.close()
 
 
+def why_unsafe(path: str, key: str, *, is_new: bool) -> str:
+    """Why `own_directory` would refuse a directory as unsafe, in its own words; empty: it would not. Nothing is made.
+
+    Args:
+        path: of the directory, or (`is_new`) of the one in which a private directory is about to be made.
+        key: what names it in the cluster file.
+        is_new: it will hold that one alone, so others may write in it where the sticky bit is set.
+    """
+    way = _Way(key, makes=False)
+    try:
+        way.go(os.path.join(os.getcwd(), os.path.expanduser("~"), os.path.expanduser(path)), by_link=True)
+        if not is_new and way.is_whole:
+            _judge_users(way.directory, way, key)
+    except UnsafeError as error:
+        return f"{error.filename}: {error.strerror}"
+    except OSError:
+        return ""  # it cannot be used at all
+    finally:
+        way.close()
+    return ""
+
+
 def reopened(path: str) -> int:
     """Open a directory that has been made for us before.
 
@@ -80,8 +104,12 @@ def reopened(path: str) -> int:
 class _Way:
     """The directories from `/` on, each of which neither its owner nor others will use against us."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, *, makes: bool = True) -> None:
         self._key = key
+        self._makes = makes
+        """What is missing is made; else the way ends there."""
+        self.is_whole = True
+        """It has led to its end."""
         self._links = 0
         self._passed: list[tuple[int, str, bool]] = []
         """Each with its path, and whether nobody but its owner and root may put anything into it."""
@@ -117,6 +145,9 @@ class _Way:
             try:
                 fd = os.open(name, STEP, dir_fd=self.directory)
             except FileNotFoundError:
+                if not self._makes:
+                    self.is_whole = False
+                    return False
                 made = self._make(name)
                 steps.append(name)
             except OSError as error:
@@ -155,7 +186,7 @@ class _Way:
             raise UnsafeError(
                 place,
                 f"{_who_may_write(found)} can put something else in the place of what lies in it "
-                f"(mode {stat.S_IMODE(found.st_mode):04o}, no sticky bit), and workers would run that; "
+                f"(mode {stat.S_IMODE(found.st_mode):04o}, no sticky bit){WOULD_RUN}; "
                 f"`chmod {'+t' if found.st_mode & stat.S_IWOTH else 'g-w'} {_quoted(place)}` closes it, "
                 f"or name another `{self._key}`",
             )
@@ -170,8 +201,8 @@ class _Way:
             return
         raise UnsafeError(
             place,
-            f"it belongs to {user_name(found.st_uid)}, who can put something else in the place of what lies in it, "
-            f"and workers would run that; name another `{self._key}`",
+            f"it belongs to {user_name(found.st_uid)}, who can put something else in the place of what lies in it"
+            f"{WOULD_RUN}; name another `{self._key}`",
         )
 
     def _followed(self, name: str) -> list[str]:
@@ -227,8 +258,8 @@ def _judge_users(directory: int, way: _Way, key: str) -> None:
     if _others_may_write(found):
         raise UnsafeError(
             way.place,
-            f"{_who_may_write(found)} may write in it (mode {stat.S_IMODE(found.st_mode):04o}), and workers would run "
-            f"that; `chmod go-w {_quoted(way.place)}`, or name another `{key}`",
+            f"{_who_may_write(found)} may write in it (mode {stat.S_IMODE(found.st_mode):04o}){WOULD_RUN}; "
+            f"`chmod go-w {_quoted(way.place)}`, or name another `{key}`",
         )
 
 

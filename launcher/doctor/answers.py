@@ -113,6 +113,8 @@ class Answers:
     """By address."""
     gpus: Gpus | None = None
     room: Room | None = None
+    unsafe: tuple[str, ...] | None = None
+    """Why others could put something else in the place of what a run has there, and what to do, in words of the run."""
     unwritable: str | None = None
     """Why nothing can be written where runs go; empty: it can."""
     seen: tuple[str, ...] | None = None

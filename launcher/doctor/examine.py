@@ -93,11 +93,16 @@ class Doctor:
     def _question(self, host: Host, plan: TaskPlan, context: HostContext) -> Question:
         python = python_of(self._file.command_of(plan.task), host, context)
         comes = self._file.sync is not None and not host.is_local
+        root = str(PurePath(context.run_dir).parent)
         asked = {
             # what comes along with a run need not be there
             "argv": [python] if comes or brings_training(self._file.command_of(plan.task)) else list(plan.argv),
             "addresses": list(self._possible[host.name]),
-            "output": str(PurePath(context.run_dir).parent),
+            "output": root,
+            "trusted": [
+                (root, "--run-dir" if host.is_local else "run_dir", True),
+                *([(plan.workdir, "workdir", False)] if comes else []),
+            ],
             "marker": self._markers[host.name],
         }
         limit = ANSWER_SECONDS + 2 * LOOK_SECONDS + (IMPORT_SECONDS if self._request.import_tensorflow else 0.0)

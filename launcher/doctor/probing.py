@@ -17,7 +17,10 @@ from launcher.examiner.questions import MOST
 from launcher.plan import TaskPlan
 from launcher.wording import signal_name
 
-PROBE = tuple(f"launcher.doctor.probe.{name}" for name in ("program", "output", "machine", "importing", "telling"))
+PROBE = (
+    "launcher.agent.own_directory",
+    *(f"launcher.doctor.probe.{name}" for name in ("program", "output", "machine", "importing", "telling")),
+)
 """In the order in which they are needed; `main` of the last one is the program."""
 BOOT = """\
 import sys

@@ -120,6 +120,17 @@ def test_a_signal_ends_everything(
     assert marked_processes(mark) == []
 
 
+def test_runs_that_others_could_exchange_are_a_warning_on_this_machine(doctor: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    examined = doctor("--workers", "1", "--json", "--run-dir", str(tmp_path / "open" / "runs"), "--", "true")
+
+    assert examined.errors() == set()
+    assert examined.only("unsafe")["what"].startswith(f"{tmp_path}/open: any user of this host can put something else")
+    assert "or name another `--run-dir`" in examined.only("unsafe")["remedy"]
+    assert list((tmp_path / "open").iterdir()) == []
+
+
 def test_a_directory_that_cannot_be_written_is_told(doctor: Doctor, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     examined = doctor("--workers", "1", "--json", "--run-dir", str(tmp_path / "file" / "runs"))

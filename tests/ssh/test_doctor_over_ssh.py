@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -230,6 +231,32 @@ def test_a_full_disk_a_wrong_clock_and_a_directory_that_cannot_be_written_are_to
     assert examined.only("clock")["what"] == "its clock is 1 day ahead of this machine's"
     assert "/tmp/locked belongs to root (mode 755), and the workers run as tb" in examined.only("unwritable")["what"]
     assert "run_dir" in examined.only("unwritable")["remedy"]
+
+
+@pytest.mark.parametrize("key", ["run_dir", "workdir"])
+def test_a_directory_that_a_run_would_refuse_is_told_in_the_words_of_the_run(
+    doctor: Callable[..., Examined], launch: Start, cluster: Cluster, hosts: Hosts, tmp_path: Path, key: str
+) -> None:
+    (tmp_path / "train.py").touch()
+    hosts[0].run("mkdir /tmp/eves && chmod 1777 /tmp/eves", "eve")
+    hosts[1].run("mkdir /tmp/open && chmod 777 /tmp/open")
+    file = cluster(
+        {"host": "host1", key: "/tmp/eves/deep"},
+        {"host": "host2", key: "/tmp/open/deep"},
+        {"host": "host3", key: "/tmp/missing/deep"},
+        sync=".",
+        command=["true"],
+    )
+    examined = doctor(*file, "--json")
+    assert [host.files() for host in hosts] == [[], [], []]
+    run = launch(*file)
+
+    assert examined.errors() == {("unsafe", ("host1",)), ("unsafe", ("host2",))}
+    assert run.wait() == 3
+    for each in examined.found("unsafe"):
+        assert each["places"]
+        assert f"{each['hosts'][0]}: {each['what']}, and workers would run that; {each['remedy']}" in run.stderr
+    shutil.rmtree(run.runs)
 
 
 def test_programs_that_differ_or_are_missing_are_told(

@@ -79,8 +79,9 @@ LAUNCHER = """
     agent.support agent.workers agent.ports agent.reach agent.receiving
     agent.below agent.comparing agent.gate_program agent.limits agent.log agent.placing agent.reports agent.resolving
     agent.rest agent.sockets
-    agent.framing agent.processes agent.facts agent.files agent.own_directory agent.received
+    agent.framing agent.processes agent.facts agent.files agent.received
     doctor.probe.telling
+    agent.own_directory
     doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program
     agent sync examiner doctor.checks doctor.probe bootstrap.sitecustomize
     bootstrap.tf_launch_after_import bootstrap.tf_launch_keras2 bootstrap.tf_launch_keras_hook
@@ -207,7 +208,7 @@ SENT_TO_HOSTS = {
     for package, own in {
         "agent": ("agent",),
         "examiner": ("agent", "examiner"),
-        "doctor/probe": ("doctor.probe",),
+        "doctor/probe": ("doctor.probe", "agent.own_directory"),
     }.items()
     for path in sources(f"launcher/{package}")
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from launcher.agent.own_directory import WOULD_RUN
 from launcher.cluster import Task
 from launcher.cluster_file import ClusterFile, Host
 from launcher.doctor.answers import (
@@ -41,6 +42,7 @@ WELL = Answers(
     surroundings=Surroundings(),
     gpus=Gpus(),
     room=ROOM,
+    unsafe=(),
     unwritable="",
     seen=(),
     all_told=True,
@@ -219,6 +221,10 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
     "a directory of somebody else's": (
         cluster(host("b", answers(unwritable="Permission denied (/data/runs)", room=replace(ROOM, owner="root")))),
         [(ERROR, "unwritable", ("b",), "/home/me belongs to root (mode 755), and the workers run as me")],
+    ),
+    "a way that another user may change": (
+        cluster(host("b", answers(unsafe=(f"/data: it belongs to eve{WOULD_RUN}; name another `run_dir`",)))),
+        [(ERROR, "unsafe", ("b",), "/data: it belongs to eve")],
     ),
     "little room": (
         cluster(host("b", answers(room=replace(ROOM, free=10**8)))),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent.below import appended_below, directory_below, remove_below, write_below
-from launcher.agent.own_directory import UnsafeError, own_directory, reopened
+from launcher.agent.own_directory import UnsafeError, own_directory, reopened, why_unsafe
 from launcher.agent.support import remove_older, write_files
 from launcher.agent.workers import StartError, opened_files
 
@@ -97,6 +97,31 @@ def test_a_directory_that_only_others_may_replace_is_refused(place: Path) -> Non
     assert why.startswith(f"{place}: any user of this host can put something else in the place of what lies in it")
     assert f"`chmod +t {place}` closes it, or name another `run_dir`" in why
     assert not (place / "run").exists()
+
+
+def test_what_would_be_refused_is_known_before_in_the_same_words_and_nothing_is_made(place: Path) -> None:
+    (place / "link").symlink_to(place / "open" / "below")
+    (place / "open" / "below").mkdir(parents=True)
+    (place / "open").chmod(0o777)
+    for root in (place / "open", place / "open" / "below", place / "open" / "missing" / "deep", place / "link"):
+        told = why_unsafe(str(root), "run_dir", is_new=True)
+        assert told.startswith(f"{place}/open: any user of this host can put something else in the place")
+        assert told == refused(root / "run")
+    told = why_unsafe(str(place / "open"), "workdir", is_new=False)
+    assert told.replace("workdir", "run_dir") == refused(place / "open", private=False)
+    assert names(place / "open") == ["below"]
+    assert names(place / "open" / "below") == []
+
+
+def test_what_would_be_taken_or_cannot_be_used_at_all_is_not_called_unsafe(place: Path) -> None:
+    (place / "file").write_text("")
+    (place / "shared").mkdir()
+    (place / "shared").chmod(0o1777)
+    for root in (place, place / "missing" / "deep", place / "file" / "deep", place / "shared"):
+        assert why_unsafe(str(root), "run_dir", is_new=True) == ""
+    assert why_unsafe(str(place), "workdir", is_new=False) == ""
+    assert "any user of this host may write in it" in why_unsafe(str(place / "shared"), "workdir", is_new=False)
+    assert names(place) == ["file", "shared"]
 
 
 def test_where_only_owners_may_replace_what_is_theirs_a_directory_is_made(place: Path, opened: Opened) -> None:

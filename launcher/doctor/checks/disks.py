@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from launcher.agent.own_directory import WOULD_RUN
 from launcher.doctor.answers import Room
 from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.findings import Finding, Severity
@@ -17,6 +18,7 @@ FULL = "No space left"
 def findings(examination: Examination) -> Iterator[Finding]:
     """Of these."""
     for each in examination.reached:
+        yield from (_unsafe(each, why) for why in each.answers.unsafe or ())
         if each.answers.room is not None and each.answers.unwritable is not None:
             yield from _of_one(each, each.answers.room, each.answers.unwritable)
     yield from _shared(examination)
@@ -56,6 +58,22 @@ def _of_one(each: HostExamination, room: Room, unwritable: str) -> Iterator[Find
             f"make room, or {remedy}",
             "run_dir",
         )
+
+
+def _unsafe(each: HostExamination, why: str) -> Finding:
+    """A host behind ssh takes no run there; on this machine the user is only warned."""
+    what, _, remedy = why.partition(f"{WOULD_RUN}; ")
+    return Finding(
+        Severity.WARNING if each.host.is_local else Severity.ERROR,
+        "unsafe",
+        (each.name,),
+        what,
+        "somebody could exchange the files of a run, which its workers load"
+        if each.host.is_local
+        else "workers would run that, so nothing would be started",
+        remedy,
+        "workdir" if "`workdir`" in remedy else "run_dir",
+    )
 
 
 def _shared(examination: Examination) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ PARTS = {
     "network_cards": "network cards",
     "gpus": "GPUs",
     "room": "room on the disk",
+    "unsafe": "whether others can put something else where runs go",
     "unwritable": "whether the output directory can be written",
     "tensorflow": "whether TensorFlow can be imported",
 }

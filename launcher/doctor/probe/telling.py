@@ -8,6 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from launcher.agent.own_directory import why_unsafe
 from launcher.doctor.probe.importing import tensorflow
 from launcher.doctor.probe.machine import gpus, network_card, packages, python, surroundings
 from launcher.doctor.probe.output import Output
@@ -44,6 +45,7 @@ class Teller:
             "network_cards": lambda: {address: network_card(address) for address in asked["addresses"]},
             "gpus": gpus,
             "room": self.output.room,
+            "unsafe": lambda: [why for place in asked["trusted"] if (why := why_unsafe(*place[:2], is_new=place[2]))],
             "unwritable": lambda: self.output.tried(asked["marker"]),
         }
         for name, part in parts.items():
