@@ -59,6 +59,9 @@ class Holder(NamedTuple):
     """ISO 8601, for a person."""
     reach: int
     """Of its lock: a value of `Reach`."""
+    directory: int = 0
+    """Its inode, and that of the file that is locked; 0 in the files of earlier versions."""
+    lock: int = 0
 
     @property
     def told(self) -> str:
@@ -96,8 +99,9 @@ class UnknownHolderError(UsageError):
     def __init__(self, directory: Path, holder: Holder | None) -> None:
         who = f"its launcher, {holder.told}," if holder else "a launcher that has not said who it is"
         super().__init__(
-            f"run {shown(Path(directory.name))}: whether {who} still runs cannot be seen from here, for the locks of "
-            "this file system do not reach that far. Look there; if it has gone, add --take-over"
+            f"run {shown(Path(directory.name))}: whether {who} still runs cannot be seen from here: the locks of "
+            "this file system do not reach that far, or its file `lock` was removed. Look there; if it has gone, add "
+            "--take-over"
         )
 
 
@@ -119,7 +123,7 @@ class Hold:
         try:
             reach = self._lock()
             number, before = _last_claim(directory)
-            if number and not _is_over(before, reach):
+            if number and not _is_over(before, reach, *self._inodes()):
                 self._refuse(before or _signed(_claim(directory, number)), take_over)
             if does != DRY_RUN:
                 self._sign(number + 1, does, reach)
@@ -161,6 +165,10 @@ class Hold:
             else:
                 return _reach(self._fd)
 
+    def _inodes(self) -> tuple[int, int]:
+        """Of the directory and of the file that is locked."""
+        return self._path.stat().st_ino, os.fstat(self._fd).st_ino if self._fd >= 0 else 0
+
     def _refuse(self, before: Holder | None, take_over: bool) -> None:
         life = before.launcher.life() if before else Life.UNKNOWN
         if life is Life.ALIVE:
@@ -171,7 +179,7 @@ class Hold:
     def _sign(self, number: int, does: str, reach: Reach) -> None:
         claim = _claim(self._path, number)
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        holder = Holder(Launcher.this_process(), does, since, reach)
+        holder = Holder(Launcher.this_process(), does, since, reach, *self._inodes())
         record = holder._asdict() | {"launcher": asdict(holder.launcher)}
         try:
             fd = os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -199,11 +207,18 @@ def _opened(directory: Path, *, create: bool) -> int:
         raise LaunchError(f"{shown(directory / LOCK)}: cannot be opened: {error.strerror or error}.") from error
 
 
-def _is_over(before: Holder | None, reach: Reach) -> bool:
-    """Whether it is certain that who held the directory has gone: this launcher has got the lock that the other had."""
+def _is_over(before: Holder | None, reach: Reach, directory: int, lock: int) -> bool:
+    """Whether it is certain that who held the directory has gone: this launcher has got the lock that the other had.
+
+    Not where that file has been removed, for the other may still lock it; a copy of its directory it never held.
+    """
     if before is None:  # killed while it signed
         return reach is Reach.EVERY_MACHINE
     if not reach or not before.reach:
+        return False
+    if reach is Reach.EVERY_MACHINE and before.directory not in (0, directory):
+        return True
+    if before.lock not in (0, lock):
         return False
     is_this_machine = before.launcher.boot_id == Launcher.this_process().boot_id != ""
     return is_this_machine or min(before.reach, reach) == Reach.EVERY_MACHINE
@@ -231,7 +246,8 @@ def _signed(claim: Path) -> Holder | None:
 def _read(claim: Path) -> Holder | None:
     try:
         told = json.loads(read_own(claim.parent, claim.name, LARGEST)[0])
-        return Holder(Launcher(**told["launcher"]), str(told["does"]), str(told["since"]), int(told["reach"]))
+        inodes = (int(told.get(name, 0)) for name in ("directory", "lock"))
+        return Holder(Launcher(**told["launcher"]), str(told["does"]), str(told["since"]), int(told["reach"]), *inodes)
     except (ForeignError, OSError, ValueError, LookupError, TypeError):
         return None  # it is being written, or its writer was killed in the middle of that
 

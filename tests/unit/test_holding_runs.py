@@ -6,7 +6,9 @@ Each `Hold` opens the file anew, so two of one process exclude each other as tho
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError, UsageError
-from launcher.run_directory.hold import COLLECT, DRY_RUN, LAUNCH, HeldError, Hold
+from launcher.run_directory.hold import COLLECT, DRY_RUN, LAUNCH, HeldError, Hold, UnknownHolderError
 from launcher.run_directory.launcher_process import Launcher, Life
 
 
@@ -80,6 +82,36 @@ def test_what_a_killed_launcher_has_left_half_written_is_in_nobodys_way(tmp_path
     (tmp_path / "holder-7").write_text(content)
     Hold(tmp_path, LAUNCH).release()
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_who_removes_the_lock_does_not_get_the_directory(tmp_path: Path) -> None:
+    first = Hold(tmp_path, LAUNCH)
+    (tmp_path / "lock").unlink()
+    for does in (LAUNCH, COLLECT, DRY_RUN):
+        with pytest.raises(HeldError, match="still runs"):
+            Hold(tmp_path, does)
+    first.release()
+    Hold(tmp_path, LAUNCH).release()
+
+
+def test_of_a_launcher_of_another_machine_whose_lock_was_removed_nobody_knows(tmp_path: Path) -> None:
+    first = Hold(tmp_path, LAUNCH)
+    claim = tmp_path / "holder-1"
+    there = json.loads(claim.read_text())
+    claim.write_text(json.dumps(there | {"launcher": {**there["launcher"], "host": "login2", "boot_id": "another"}}))
+    (tmp_path / "lock").unlink()
+    with pytest.raises(UnknownHolderError, match=r"process \d+ on login2"):
+        Hold(tmp_path, LAUNCH)
+    Hold(tmp_path, LAUNCH, take_over=True).release()
+    first.release()
+
+
+def test_a_copy_of_a_directory_that_is_held_is_free(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    first = Hold(tmp_path / "run", LAUNCH)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    Hold(tmp_path / "copy", LAUNCH).release()
+    first.release()
 
 
 def test_nothing_is_locked_through_a_link(tmp_path: Path) -> None:
