@@ -232,7 +232,7 @@ def _exited(of: AgentMessages, told: Told, body: bytes) -> events.TaskExited:
     if (told["code"] is None) == (told["signal"] is None):
         raise UnreadableError("`exited` with neither or both of exit code and signal")
     how = told["code"], told["signal"], told["out_of_memory"]
-    return events.TaskExited(of.host, of.task(told["task"]), *how, body)
+    return events.TaskExited(of.host, of.task(told["task"]), *how, body, told["log_disk_full"])
 
 
 def _port_shared(of: AgentMessages, told: Told, _: bytes) -> events.PortShared:
@@ -312,7 +312,13 @@ MESSAGES: Mapping[str, Message] = {
     ),
     "exited": Message(
         _exited,
-        {**TASK, "code": nothing_or(EXIT_CODE), "signal": nothing_or(SIGNAL), "out_of_memory": truth},
+        {
+            **TASK,
+            "code": nothing_or(EXIT_CODE),
+            "signal": nothing_or(SIGNAL),
+            "out_of_memory": truth,
+            "log_disk_full": truth,
+        },
         most=LONGEST_TAIL,
     ),
     "evaluator_done": Message(_of_task(events.EvaluatorDone), TASK),

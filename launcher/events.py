@@ -219,6 +219,8 @@ class TaskExited(NamedTuple):
     signal: int | None
     out_of_memory: bool
     tail: bytes
+    log_disk_full: bool = False
+    """The disk of its log has no room left: what it wrote last may be missing."""
 
     @property
     def succeeded(self) -> bool:

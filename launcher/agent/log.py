@@ -57,6 +57,11 @@ class Log:
         """Of the file."""
         return os.fstat(self._fd).st_size
 
+    def disk_is_full(self) -> bool:
+        """Whether its file system has no room for another byte of this user's."""
+        disk = os.fstatvfs(self._fd)
+        return (disk.f_bavail if os.geteuid() else disk.f_bfree) == 0
+
     @property
     def drained(self) -> bool:
         """Whether every byte has been shipped."""

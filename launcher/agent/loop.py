@@ -362,6 +362,7 @@ class Agent:
                     code=None if number else os.WEXITSTATUS(status),
                     signal=number,
                     out_of_memory=killed_for_memory,
+                    log_disk_full=worker.log.disk_is_full(),
                 )
                 self.poll_interval = BUSY_POLL
 

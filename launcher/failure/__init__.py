@@ -137,7 +137,10 @@ def classify(ending: Ending, python: str | None = None) -> Failure:
         case PortShared():
             return _port_shared(ending.event)
         case TaskExited():
-            return _exited(ending.event, ending.stopped, python)._replace(last_step=_last_step(ending.last_report))
+            failure = _exited(ending.event, ending.stopped, python)
+            if ending.event.log_disk_full and failure.kind < Kind.LEFT and not failure.remedy:
+                failure = failure._replace(remedy=remedies.for_full_log_disk(failure.host))
+            return failure._replace(last_step=_last_step(ending.last_report))
 
 
 def is_conclusive(failure: Failure) -> bool:

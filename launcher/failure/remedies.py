@@ -173,6 +173,11 @@ def for_two_of(task: Task) -> str:
     )
 
 
+def for_full_log_disk(host: str) -> str:
+    """The remedy for a worker whose last words may be lost, and may have told of the same disk."""
+    return f"make room on {host}: the disk of its log is full, so its last words may be missing"
+
+
 def for_no_memory(host: str) -> str:
     """The remedy for a worker that the kernel ended to get its memory back."""
     return _LESS_MEMORY.format(host=host)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch, program
+from launching import Launch, disk, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -52,6 +52,19 @@ def test_the_culprits_own_traceback_is_shown_with_its_place(launch: Start, clust
     assert started.wait() == 1
     assert re.search(r"labels out of range \(.*fail\.py:\d+\)", started.last_words)
     assert 'raise ValueError("labels out of range")' in started.last_words
+
+
+def test_a_worker_that_fills_the_disk_of_its_log_is_told_with_the_remedy(launch: Start, tmp_path: Path) -> None:
+    runs = tmp_path / "small"
+    runs.mkdir()
+    with disk(runs, megabytes=1):
+        started = launch(
+            "--run-dir", runs, "--workers", "1", "--", "sh", "-c", "head -c 2M /dev/zero | tr '\\0' '\\n'; exit 3"
+        )
+
+        assert started.wait() == 1
+        assert "worker 0 on localhost failed (exit code 3)" in started.last_words
+        assert "make room on localhost: the disk of its log is full" in started.last_words
 
 
 @culprits

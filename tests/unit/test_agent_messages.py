@@ -38,7 +38,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "port_shared": {"port": 1, "processes": [["worker-0", 12], ["worker-0", 13]]},
     "stranger": {**OF_TASK, "address": "10.0.0.1", "number": 1},
     "resting": {**OF_TASK, "resting": True},
-    "exited": {**OF_TASK, "code": 0, "signal": None, "out_of_memory": False},
+    "exited": {**OF_TASK, "code": 0, "signal": None, "out_of_memory": False, "log_disk_full": False},
     "evaluator_done": OF_TASK,
     "log": {**OF_TASK, "offset": 0},
     "log_ended": OF_TASK,

@@ -277,6 +277,7 @@ def test_an_event_log_that_cannot_be_written_is_told_once() -> None:
                 "exit_code": 1,
                 "signal": None,
                 "out_of_memory": False,
+                "log_disk_full": False,
             },
         ),
     ],
