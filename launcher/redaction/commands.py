@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from launcher.redaction.names import Level, level
-from launcher.redaction.texts import Span, apart, is_named_secret, replaced, secrets
+from launcher.redaction.texts import Span, apart, is_named_secret, is_reference, replaced, secrets
 
 _DEEPEST = 4
 """Command lines within command lines."""
@@ -17,23 +17,33 @@ _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)(?:=(?P<value>.*))?", re.DOT
 _HEADER_WORD = re.compile(r"""["']?(?P<name>[\w-]+)\s*:\s*(?P<value>.*?)["']?""", re.DOTALL)
 _HEADER_OPTIONS = frozenset(["-H", "--header", "--proxy-header"])
 _LOGIN_OPTIONS = frozenset(["-u", "--user", "-U", "--proxy-user"])
-_LOGIN = re.compile(r"""["']?[^:\s]*:(?!//)(?P<value>.+?)["']?""", re.DOTALL)
-_SHORT_LOGIN = re.compile(r"-u[^:/\s]+:(?P<value>.+)", re.DOTALL)
+_LOGIN_NAMES = frozenset(["user", "proxy-user"])
+_LOGIN = re.compile(r"""["']?(?!\d+:\d+["']?$)[^:\s]*:(?!//)(?P<value>.+?)["']?""", re.DOTALL)
+"""Two numbers are a user and a group."""
+_SHORT_LOGIN = re.compile(r"-u(?!\d+:\d+$)[^:/\s]+:(?P<value>.+)", re.DOTALL)
 _LETTERS = {
-    **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump"), "p"),
-    "sshpass": "p",
-    "redis-cli": "a",
-    "ldapsearch": "w",
-    "ldapmodify": "w",
-    "smbclient": "P",
-    "docker": "p",
+    **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "7z"), "p"),
+    **dict.fromkeys(("sshpass", "login", "twine", "mongo", "mongosh", "cqlsh", "rabbitmqadmin"), "p"),
+    **dict.fromkeys(("smbclient", "sqlcmd", "bcp", "zip", "unzip", "mosquitto_pub", "mosquitto_sub"), "P"),
+    **dict.fromkeys(("ldapsearch", "ldapmodify"), "w"),
+    **dict.fromkeys(("http", "https", "redis-cli"), "a"),
+    "curl": "b",
+    "openssl": "k",
+    **dict.fromkeys(("date", "docker", "podman", "python", "python3", "scp", "ssh", "sudo"), ""),
 }
-"""One-letter options that are passwords, by program; `-p` of others is looked at more closely."""
-_SEPARATE = frozenset(["sshpass", "redis-cli", "ldapsearch", "ldapmodify"])
-"""Programs where the password may be a word of its own behind such an option."""
+"""One-letter options that are passwords, by program or its command (`docker login`), up to the next one of these in the
+line; `-p` of others is looked at more closely."""
+_ATTACHED_ONLY = frozenset(["mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "7z"])
+"""Programs where the word behind such an option is not its value."""
+_USERS_ONLY = frozenset(["date", "docker", "podman", "sudo"])
+"""Programs whose option `-u` is no login."""
+_TAKES_KEY = frozenset(["wandb login", "login --relogin", "vault login"])
+"""What a key follows as an argument."""
+_SETTING = frozenset(["set", "config", "--set"])
+"""Words that the name of a setting follows, and its value."""
 _MADE_UP = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^\d]*\d)[^/.,:=]{6,}|.*[!$%^&*@#?~].*", re.DOTALL)
 _QUOTED = re.compile(r"""(?P<quote>["'])(?P<inside>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)""", re.DOTALL)
-_SHELL_WORD = re.compile(r"""(?:[^\s"';|&()]++|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'])++""", re.DOTALL)
+_SHELL_WORD = re.compile(r"""(?:[^\s"';|&()\\]++|\\(?!\n).?|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'])++""", re.DOTALL)
 
 
 def redacted_words(words: Sequence[str]) -> list[str]:
@@ -49,18 +59,19 @@ def redacted_line(line: str) -> str:
 def _secrets(words: Sequence[str], depth: int, *, as_typed: bool = False) -> list[list[Span]]:
     """Where secrets stand in each word; quotes are still there in words as they were typed."""
     found: list[list[Span]] = []
-    program = before = ""
+    program = before = earlier = ""
     for word in words:
-        spans = [*_in_word(word, before, program), *secrets(word)]
+        spans = [*_in_word(word, before, earlier, program), *secrets(word)]
         if depth < _DEEPEST and not word.isalnum():
             for start, end in (
                 [quoted.span("inside") for quoted in _QUOTED.finditer(word)] if as_typed else [(0, len(word))]
             ):
                 spans += _moved(_in_line(word[start:end], depth + 1), start) if " " in word[start:end] else []
         found.append(apart([span for span in spans if span[0] < span[1]]))
-        name = word.strip("\"'").rpartition("/")[2]
+        name = _unquoted(word).rpartition("/")[2]
         program = name if name in _LETTERS else program
-        before = "" if _is_short_password(word, program) else word
+        if word.strip():  # a line that goes on in the next one is no word
+            earlier, before = before, "" if _is_short_password(word, program) else word
     return found
 
 
@@ -76,33 +87,51 @@ def _moved(spans: list[Span], by: int) -> list[Span]:
     return [(start + by, end + by) for start, end in spans]
 
 
-def _in_word(word: str, before: str, program: str) -> Iterator[Span]:
-    """The value of an option in a word, with what stands in the word before."""
+def _in_word(word: str, before: str, earlier: str, program: str) -> Iterator[Span]:
+    """The value of an option in a word, with what stands in the two words before."""
     if (option := _OPTION.fullmatch(word)) and option["value"] is not None:
         if is_named_secret(option["name"], _unquoted(option["value"])):
             yield option.span("value")
-    elif _is_value_of(before, word) or (before in _separate_options(program)):
+        elif option["name"] in _LOGIN_NAMES:
+            yield from _in_login(_LOGIN.fullmatch(word, option.start("value")))
+    elif _is_value_of(before, word) or _is_argument(word, before, earlier, program):
         yield 0, len(word)
-    elif before in _HEADER_OPTIONS:
-        header = _HEADER_WORD.fullmatch(word)
-        if header and level(header["name"]) >= Level.LIKELY:
+    elif before in _HEADER_OPTIONS or word.startswith("-H"):
+        header = _HEADER_WORD.fullmatch(word, 2 if word.startswith("-H") else 0)
+        if header and level(header["name"]) >= Level.LIKELY and not is_reference(header["value"]):
             yield header.span("value")
-    elif (before in _LOGIN_OPTIONS and (login := _LOGIN.fullmatch(word))) or (login := _SHORT_LOGIN.fullmatch(word)):
-        yield login.span("value")
+    elif before in _LOGIN_OPTIONS and program not in _USERS_ONLY:
+        yield from _in_login(_LOGIN.fullmatch(word))
+    elif login := _SHORT_LOGIN.fullmatch(word):
+        yield from _in_login(login)
     elif _is_short_password(word, program):
         yield 2, len(word)
+
+
+def _in_login(login: re.Match[str] | None) -> Iterator[Span]:
+    """`ada:hunter2`."""
+    if login and not is_reference(login["value"]):
+        yield login.span("value")
 
 
 def _is_value_of(option: str, word: str) -> bool:
     """`--api-key x`."""
     named = _OPTION.fullmatch(option)
-    if not named or named["value"] is not None or re.match(r"--?[A-Za-z][\w-]*(?:=|$)", word):
+    if not named or named["value"] is not None or word.isspace() or re.match(r"--?[A-Za-z][\w-]*(?:=|$)", word):
         return False
     return is_named_secret(named["name"], _unquoted(word))
 
 
-def _separate_options(program: str) -> tuple[str, ...]:
-    return (f"-{_LETTERS[program]}",) if program in _SEPARATE else ()
+def _is_argument(word: str, before: str, earlier: str, program: str) -> bool:
+    """`sshpass -p x`, `wandb login x`, `aws configure set aws_secret_access_key x`."""
+    value = _unquoted(word)
+    if value.startswith("-"):
+        return False
+    if (letter := _LETTERS.get(program)) and before == f"-{letter}" and program not in _ATTACHED_ONLY:
+        return is_named_secret("pass", value)
+    if f"{earlier} {before}" in _TAKES_KEY:
+        return is_named_secret("key", value)
+    return earlier in _SETTING and is_named_secret(before, value)
 
 
 def _is_short_password(word: str, program: str) -> bool:

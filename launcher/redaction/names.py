@@ -36,46 +36,53 @@ LONGEST = 200
 """Characters of a name that are looked at, from its end."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _DIRECTORIES = ("PWD", "OLDPWD")
-_CERTAIN = ("password", "passwd", "passphrase", "passcode", "passwort", "secret")
+_CERTAIN = re.compile(r"password|passwd|passphrase|passcode|passwort|secret(?!ar[iy]|ion)")
 """In a word of the name, wherever."""
-_ENDINGS = ("token", "apikey", "accesskey", "accountkey", "authkey", "privatekey", "masterkey", "connstr", "jwt")
+_ENDINGS = (
+    *("token", "apikey", "accesskey", "accountkey", "authkey", "privatekey", "privkey", "masterkey", "sshkey"),
+    *("connstr", "jwt", "webhook"),
+)
 """Of a word of the name."""
 _LIKELY = _set(
     "tokens apikeys auth auths authorization bearer connectionstring cookie cookies cred creds credential credentials "
-    "dsn fernet otp pat psk psw pswd pw pwd sas webhook webhooks"
+    "dsn fernet mnemonic otp pat psk psw pswd pw pwd sas totp webhook webhooks"
 )
 """A word of the name."""
 _AT_THE_END = _set("key keys pass pin salt sig signature")
 _PAIRS = frozenset(
     f"{first} {second}"
     for second, firsts in {
-        "string": ("connection", "conn"),
-        "str": ("connection", "conn"),
-        "key": ("api", "access", "account", "auth", "encryption", "license", "master", "private", "signing", "ssh"),
-        "keys": ("api", "access", "account", "auth", "private", "signing"),
-        "word": ("pass",),
-        "phrase": ("pass",),
+        "string": "connection conn",
+        "str": "connection conn",
+        "key": "api access account auth client encryption license master private signing ssh",
+        "keys": "api access account auth private signing",
+        "word": "pass",
+        "phrase": "pass recovery seed",
+        "pass": "admin database db mail proxy root smtp user",
     }.items()
-    for first in firsts
+    for first in firsts.split()
 )
 _LEADS_TO_ONE = frozenset(["dsn", "webhook", "webhooks"])
 """Where an address is itself the secret."""
 _ADDRESSES = frozenset(["endpoint", "uri", "url", "urls"])
 _DESCRIBING = _ADDRESSES | _set(
-    "alg algorithm args audience backend batch bits cache class column count dim dims dir directory domain enabled "
-    "error errors expiration expires expiry exporter field file files folder format helper host hosts index issuer "
-    "len length level limit max method min mode name names num number parallelism path paths plugin policy port ports "
-    "prefix provider rate ratio realm region required rotation scheme size sock socket step steps store strength "
+    "alg algorithm args audience backend batch bits cache class classification column count dim dims dir directory "
+    "domain dropout embed embedding embeddings enabled error errors expiration expires expiry exporter field file "
+    "files folder format helper host hosts index issuer len length level limit max method min mixer mode name names "
+    "num number parallelism path paths plugin policy pooling port ports prefix provider rate ratio realm region "
+    "required rotation scheme size sock socket step steps store strength "
     "suffix timeout ttl type types user username version"
 )
 """The last word of a name that tells something of a secret, not the secret."""
 _OTHER_THINGS = {
     "key": _set(
         "audio batch cache column data dataset dict feature features foreign group hot image index input join "
-        "json label lookup map metric monitor natural order output partition primary public query registry route "
-        "routing row search sequence shard sort tag target text unique"
+        "json label layer lookup map metric monitor natural order output partition primary public query registry route "
+        "routing row search sequence shard signature sort stage state tag target text time unique"
     ),
-    "token": _set("begin blank bos cls end eos first image last mask next oov pad sep special start stop unk unknown"),
+    "token": _set(
+        "begin blank bos cls end eos first image last mask next oov pad sep sos special start stop unk unknown"
+    ),
     "pass": _set("all backward band dry first forward high low multi one second single two"),
     "signature": _set("input model output saved serving"),
 }
@@ -92,9 +99,9 @@ def level(name: str) -> Level:
     words = [word.lower() for word in _WORDS.findall(name[-LONGEST:])]
     if not words or _only_describes(words):
         return Level.NONE
-    if any(part in word for word in words for part in _CERTAIN) or "pass word" in " ".join(words):
+    if any(map(_CERTAIN.search, words)) or "pass word" in " ".join(words):
         return Level.CERTAIN
-    if words in (["key"], ["keys"], ["pin"]):
+    if words in (["key"], ["keys"], ["pin"], ["signature"]):
         return Level.WEAK
     return Level.LIKELY if _is_likely(words) else Level.NONE
 
@@ -104,6 +111,8 @@ def _only_describes(words: list[str]) -> bool:
     if last in _ADDRESSES and _LEADS_TO_ONE.intersection(before):
         return False
     others = _OTHER_THINGS.get(last) or _OTHER_THINGS.get(last.removesuffix("s"), frozenset())
+    if last in ("id", "ids") and before and before[-1] in ("token", "tokens"):
+        return True
     return last in _DESCRIBING or (bool(before) and before[-1] in others)
 
 

@@ -25,6 +25,11 @@ _NAMED = re.compile(
     r"""(?P<sign>\s*+(?::=|=>|=(?!=))[ \t]?+|[ \t]?+:(?!//|:)[ \t]*+)"""
 )
 _VALUE = re.compile(r"""(["'])(?P<quoted>(?:(?!\1)[^\\]|\\.)*+)\1|(?P<bare>[^\s"';]++)""", re.DOTALL)
+_PAIR = re.compile(
+    r"""(?<!\w)["'](?P<name>[A-Z][A-Z0-9_]{2,60})["']\s*+,\s*+(?P<quote>["'])(?P<value>[^"'\n]++)(?P=quote)"""
+)
+"""`setdefault("HF_TOKEN", "x")`."""
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9_]*")
 _QUERIED = re.compile(r"[?&#](?P<name>[A-Za-z][\w.-]{0,60})=(?P<bare>[^\s&#\"']++)")
 _HEADER_LINE = re.compile(
     r"\b(?:(?:proxy-)?authorization|x-[a-z-]{0,30}(?:key|token)|(?:set-)?cookie)\s?+:\s*+([^\"'\n]++)", re.IGNORECASE
@@ -45,7 +50,7 @@ _TOKEN = re.compile(
     r"|sk-(?=[a-z_-]{0,40}[A-Z0-9])[\w-]{12,}|sk-[a-z]{20,}|[sr]k_(?:live|test)_\w{8,}|whsec_\w{8,}"
     r"|hf_(?=[a-z]{0,40}[A-Z0-9])[A-Za-z0-9]{10,}|hf_[a-z]{24,}|gsk_[A-Za-z0-9]{16,}|r8_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}"
     r"|tskey-[\w-]{8,}|\d{6,12}:AA[\w-]{20,}|npm_[A-Za-z0-9]{10,}|pypi-(?=[a-z-]{0,40}[A-Z0-9])[\w-]{12,}|dckr_pat_[\w-]{8,}|do[opr]_v1_[a-f0-9]{16,}"
-    r"|shp[a-z]{2}_[a-fA-F0-9]{16,}|glsa_\w{16,}|dapi[a-f0-9]{24,}|hv[sbr]\.[\w-]{16,}"
+    r"|shp[a-z]{2}_[a-fA-F0-9]{16,}|glsa_\w{16,}|dapi[a-f0-9]{24,}|hv[sbr]\.[\w-]{16,}|[0-9a-f]{32}-us\d{1,2}(?!\w)"
     r")|(?<![\w-])(?:SG\.[\w-]{10,}+\.[\w-]{10,}+|eyJ[\w-]{5,}+\.[\w-]{4,}+)"
     r")(?:[.=]{0,2}[\w-]++)*+"
 )
@@ -54,9 +59,16 @@ _END_OF_KEY = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
 _RUN = re.compile(r"\S+")
 _PASSWORD = re.compile(r"//[^\s:@/?#]*+:(?!\d{1,5}[/?#])")
 _USER = re.compile(r"://([^\s:@/?#]{12,})@")
-_NO_SCHEME = re.compile(r"[\w.+-]{1,60}:([^\s@:=]{1,200})@(?!sha256:)[\w.-]++(?::\d+)?(?:/\S*)?")
+_NO_SCHEME = re.compile(
+    r"(?!mailto:)[\w.+-]{1,60}:(?!//)([^\s@:=]{1,200})@(?!sha256:)[\w.-]++(?:\([^\s)]*+\))?(?::\d+)?(?:/\S*)?"
+)
 _ADDRESS = re.compile(r"\bhttps?://[^\s\"'<>]++", re.IGNORECASE)
-_HOOK = re.compile(r"hooks?(?:\.[\w.-]{1,80}+)?/(?:services/|catch/|v\d/)?|/bot(?=\d)", re.IGNORECASE)
+_HOOK = re.compile(
+    r"hooks?(?:\.[\w.-]{1,80}+)?/(?:services/|catch/|v\d/)?|/bot(?=\d)|/t/(?=[a-z]{2}-[0-9a-f]{4})", re.IGNORECASE
+)
+_VERSIONED = re.compile(r"/(?:archive|blob|commit|raw|resolve|runs|sha256|tree)/$")
+_DIGEST = re.compile(r"[0-9a-f]{32,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Of a commit or a file, or the number of a run: as random as a secret, but behind a word that says what it is."""
 _PART = re.compile(r"[^/?&=#;:,]{16,}+")
 _FILE = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
 
@@ -71,8 +83,17 @@ _PLAIN = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_PLAIN = 200
-_REFERENCE = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\{[a-z_]{1,30}\}")
-"""What stands for a value that is elsewhere."""
+_REFERENCE = re.compile(
+    r"(?:(?:bearer|basic|token) )?(?:\$\{\w+\}|\$(?:\((?! *(?:echo|printf)\b)[^)]*\)?)?|\$(?-i:[A-Z_][A-Z0-9_]*)"
+    r"|`(?! *(?:echo|printf)\b)[^`]*`?|\{[a-z_]{1,30}\})",
+    re.IGNORECASE,
+)
+"""What stands for a value that is elsewhere; a text without quotes may have been cut at a space."""
+_CODE = re.compile(
+    r"(?:[a-z_]\w*\.)+[a-z_]\w*[(\[].*|(?:getenv|getpass|input|len|open|str)\(.*|(?:args|cfg|config|flags|self|sys)\.[\w.]+",
+    re.DOTALL,
+)
+"""What a program works out: `os.environ['HF_TOKEN']`, `text.split()`."""
 _COUNTING = re.compile(r"(?:^|[_.-])(?:max|min|num|n|total|count)(?:[_.-]|$)|tokens$|keys$|passes$", re.IGNORECASE)
 _MIXED = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^\d]*\d)\S{6,}|[^\W\d_]+[!$%^&*+=@#?~]\S+|\S{24,}")
 
@@ -87,7 +108,7 @@ def is_named_secret(name: str, value: str) -> bool:
     if not value or value == REDACTED:
         return False
     is_plain = len(value) <= _LONGEST_PLAIN and _PLAIN.fullmatch(value)
-    if len(value) <= _LONGEST_PLAIN and _REFERENCE.fullmatch(value):
+    if is_reference(value):
         return False
     match level(name):
         case Level.CERTAIN:
@@ -97,6 +118,11 @@ def is_named_secret(name: str, value: str) -> bool:
         case Level.WEAK:
             return bool(_MIXED.fullmatch(value)) and not is_plain
     return False
+
+
+def is_reference(value: str) -> bool:
+    """Whether it only names the place of a secret: `$DB_PASS`, `$(cat /run/secrets/db)`."""
+    return len(value) <= _LONGEST_PLAIN and _REFERENCE.fullmatch(value.strip()) is not None
 
 
 def redacted(env: Mapping[str, str]) -> dict[str, str]:
@@ -121,7 +147,7 @@ def secrets(text: str, prose: bool = False) -> list[Span]:
     found = [
         *_private_keys(text),
         *_assigned(text, prose),
-        *(match.span(1) for match in _HEADER_LINE.finditer(text)),
+        *(match.span(1) for match in _HEADER_LINE.finditer(text) if not is_reference(match[1])),
         *(match.span(1) for match in _BEARER.finditer(text) if match[1].lower().rstrip(".:") not in _NO_BEARER),
         *(match.span(1) for match in _BASIC.finditer(text)),
         *(match.span() for match in _TOKEN.finditer(text)),
@@ -166,13 +192,23 @@ def _assigned(text: str, prose: bool) -> Iterator[Span]:
         if named.end() < end or level(named["name"]) is Level.NONE or not (value := _VALUE.match(text, named.end())):
             continue
         group = value.lastgroup or "bare"
+        said = value[group] if group == "quoted" else value[group].rstrip(")]},;")
         is_code = "=" in named["sign"] or named["quote"] or group != "bare"
-        if is_named_secret(named["name"], value[group]) and (is_code or prose or _MIXED.fullmatch(value[group])):
+        if is_reference(value[group]) or (group == "bare" and _is_worked_out(said)):
+            continue
+        if is_named_secret(named["name"], said) and (is_code or prose or _MIXED.fullmatch(said)):
             end = value.end()
             yield value.span(group)
+    for pair in _PAIR.finditer(text):
+        if is_named_secret(pair["name"], pair["value"]) and not _CONSTANT.fullmatch(pair["value"]):
+            yield pair.span("value")
     for match in _QUERIED.finditer(text):
         if is_named_secret(match["name"], match["bare"]):
             yield match.span("bare")
+
+
+def _is_worked_out(value: str) -> bool:
+    return len(value) <= _LONGEST_PLAIN and _CODE.fullmatch(value) is not None
 
 
 def _in_addresses(text: str) -> Iterator[Span]:
@@ -207,7 +243,8 @@ def _guessed_by_nobody(address: str, at: int) -> Iterator[Span]:
     host_end = address.find("/", begin)
     if host_end >= 0:
         for part in _PART.finditer(address, host_end):
-            if _looks_random(part[0]):
+            is_digest = _DIGEST.fullmatch(part[0]) and _VERSIONED.search(address, part.start() - 10, part.start())
+            if _looks_random(part[0]) and not is_digest:
                 yield at + part.start(), at + part.end()
 
 

@@ -90,6 +90,34 @@ SECRETS = {
     "NETRC": "machine github.com login me password hunter2",
     "SCHEMELESS": "//user:pw@host",
     "CURL_ARGS": "-H 'X-Api-Key: abcdef'",
+    "KUBE_CLIENT_KEY_DATA": "LS0tLS1CRUdJTiBSU0E=",
+    "KUBE_USER": "user:\n  token: abcDEF123",
+    "MAILCHIMP": "0123456789abcdef0123456789abcdef-us6",
+    "CONDA_CHANNEL": "https://conda.anaconda.org/t/ab-1234abcd-5678-90ef/org",
+    "TOTP_SEED": "JBSWY3DPEHPK3PXP",
+    "RECOVERY_PHRASE": "abandon ability able",
+    "PRIVKEY": "0xabc",
+    "SSHKEY": "AAAAB3Nz",
+    "DB_PASS_PROD": "hunter2",
+    "SLACKWEBHOOK": "https://example.com/x",
+    "DEFAULTED": "password=${DB_PASS:-hunter2}",
+    "SHOWN": "TOKEN=$(echo hunter2)",
+    "GO_DSN": "me:hunter2@tcp(db:3306)/x?parseTime=true",
+    "DB": "me:hunter2@tcp(db:3306)/x",
+    "JDBC_URL": "jdbc:postgresql://h/db?user=me&password=hunter2",
+    "ODBC": "Driver={ODBC};Server=x;Uid=me;Pwd=hunter2;",
+    "KAFKA_SASL": 'PlainLoginModule required username="a" password="hunter2";',
+    "EVENTHUB": "Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=abc123=",
+    "SIGNED_GCS": "https://storage.googleapis.com/b/o?X-Goog-Credential=x&X-Goog-Signature=0a1b2c",
+    "SIGNED_V2": "https://b.s3.amazonaws.com/k?Expires=1&Signature=vjbyPxybdZaNmGa%2ByT272YEAiv4%3D",
+    "DOCKER_AUTH_CONFIG": '{"auths":{"registry.io":{"auth":"dXNlcjpwYXNz"}}}',
+    "GIT_CONFIG_VALUE_0": "AUTHORIZATION: basic eC1hY2Nlc3M6YWJj",
+    "JAVA_OPTS": "-Djavax.net.ssl.keyStorePassword=changeit -Xmx4g",
+    "JUPYTER_URL": "http://localhost:8888/?token=abcdef0123",
+    "TF_VAR_db_password": "hunter2",
+    "STRIPE": "rk_live_abcdefgh1234",
+    "ALL_PROXY": "socks5://ada:pw@p:1080",
+    "TWO_URLS": "postgres://a:x@h/d postgres://b:hunter2@h/e",
 }
 PLAIN = {
     "EPOCHS": "3",
@@ -167,6 +195,39 @@ PLAIN = {
     "REFERENCE": "password=${DB_PASS}",
     "SIGNATURE_NAME": "serving_default",
     "SECONDS_PER_PASS": "30",
+    "EOS_TOKEN_ID": "50256",
+    "TOKEN_EMBEDDING": "learned",
+    "TOKEN_CLASSIFICATION": "ner",
+    "SOS_TOKEN": "go",
+    "COND_STAGE_KEY": "caption",
+    "LAYER_KEYS": "conv,dense",
+    "PASSES": "3",
+    "PATH_TO_DATA": "/data/imagenet",
+    "KEYRING": "gnome",
+    "NUM_KEY_VALUE_HEADS": "8",
+    "HASH_SEED": "1234567890",
+    "SECRETARY_PROBLEM": "optimal",
+    "SIGNATURE": "serving_default",
+    "HPARAMS": '{"lr": 0.001, "num_tokens": 4096, "tokens": 1000}',
+    "CODE": "token = os.environ['HF_TOKEN']",
+    "SPLIT": "tokens = text.split()",
+    "NAMES": '["HF_TOKEN", "WANDB_API_KEY"]',
+    "READ": "HF_TOKEN=$(cat /run/secrets/hf) python t.py",
+    "HEADER": "Authorization: Bearer $TOKEN",
+    "GIT_URL": "ssh://git@github.com/ada/x.git",
+    "MAILTO": "mailto:ada@example.com",
+    "COMMIT_URL": "https://github.com/x/y/commit/9c3e07b1c2d3e4f5a6b7c8d9e0f1a2b3c4d5e6f7",
+    "RUN_URL": "https://mlflow/runs/123e4567-e89b-12d3-a456-426614174000/artifacts",
+    "RUN_UUID": "123e4567-e89b-12d3-a456-426614174000",
+    "MODEL_PAGE": "https://www.kaggle.com/models/google/bert/tensorFlow2/en-uncased-l-12-h-768-a-12/3",
+    "WHEEL": "tensorflow-2.16.1-cp311-cp311-manylinux_2_17_x86_64.whl",
+    "CHECKPOINT": "model.epoch-03.val_loss-0.1234.weights.h5",
+    "DATASET_MD5": "d41d8cd98f00b204e9800998ecf8427e",
+    "METRIC": "pass@10",
+    "HF_TOKEN_PATH": "/home/ada/.cache/huggingface/token",
+    "AZURE_TENANT_ID": "11112222-3333-4444-5555-666677778888",
+    "NVIDIA_VISIBLE_DEVICES": "GPU-8a56a4bc-7f3d-4d2e-9b1c-0a1b2c3d4e5f",
+    "SLURM_NODELIST": "gpu[01-04]",
 }
 
 
@@ -206,6 +267,27 @@ COMMANDS = [
     ("python train.py --password {rank}", "python train.py --password {rank}"),
     ("python train.py --password --verbose", "python train.py --password --verbose"),
     ("python -m training --sort-key name -k 3", "python -m training --sort-key name -k 3"),
+    ("curl --user=me:secret https://x", "curl --user=me:<redacted> https://x"),
+    ("curl -HX-Api-Key:secret -b sid=x https://x", "curl -HX-Api-Key:<redacted> -b <redacted> https://x"),
+    ("curl -u $ME:$PASS -b cookies.txt https://x", "curl -u $ME:$PASS -b cookies.txt https://x"),
+    ("docker login -u me -p secret reg.io", "docker login -u me -p <redacted> reg.io"),
+    ("docker run -u 1000:1000 -p 80:80 -p8080:80 x", "docker run -u 1000:1000 -p 80:80 -p8080:80 x"),
+    ("sshpass -p secret ssh -p 2222 gpu1", "sshpass -p <redacted> ssh -p 2222 gpu1"),
+    ("sudo -u ada:staff python train.py", "sudo -u ada:staff python train.py"),
+    ("mongo -u a -p secret h", "mongo -u a -p <redacted> h"),
+    ("zip -P secret x.zip y", "zip -P <redacted> x.zip y"),
+    ("wandb login 0123abcdef", "wandb login <redacted>"),
+    ("wandb login --relogin 0123abcdef", "wandb login --relogin <redacted>"),
+    ("aws configure set aws_secret_access_key x", "aws configure set aws_secret_access_key <redacted>"),
+    ("python train.py --set password x", "python train.py --set password <redacted>"),
+    ("python train.py --set key value - x", "python train.py --set key value - x"),
+    ("python -c \"setdefault('HF_TOKEN', 'x')\"", "python -c \"setdefault('HF_TOKEN', '<redacted>')\""),
+    ("python -c 'token = args.token; go(token)'", "python -c 'token = args.token; go(token)'"),
+    ("helm install x --set db.password=x", "helm install x --set db.password=<redacted>"),
+    ("python train.py +wandb.api_key=x key_dim=64", "python train.py +wandb.api_key=<redacted> key_dim=64"),
+    ("srun --export=ALL,WANDB_API_KEY=x python t.py", "srun --export=ALL,WANDB_API_KEY=<redacted> python t.py"),
+    ("saved_model_cli show --signature serving_default", "saved_model_cli show --signature serving_default"),
+    ("python train.py --eos_token_id 50256 --cls-token avg", "python train.py --eos_token_id 50256 --cls-token avg"),
 ]
 
 
@@ -219,6 +301,13 @@ def test_a_command_is_shown_without_its_secrets(line: str, shown: str) -> None:
 @pytest.mark.parametrize(("line", "shown"), COMMANDS)
 def test_a_command_that_is_one_text_is_shown_without_its_secrets(line: str, shown: str) -> None:
     assert redacted_line(line) == shown
+
+
+def test_an_option_is_known_though_its_line_goes_on_in_the_next_one() -> None:
+    script = "train --epochs 3 --password \\\n  hunter2 \\\n --plain x"
+
+    assert redacted_line(script) == script.replace("hunter2", REDACTED)
+    assert redacted_words(["--password", "\n", "hunter2"]) == ["--password", "\n", REDACTED]
 
 
 def test_of_a_text_only_the_secret_goes() -> None:
@@ -248,7 +337,7 @@ HOSTILE = [
     "://a:", "a=", "token=", "token=/tmp/", 'token="', "token='", "-", "--a", "--token ", "eyJ", "-eyJ",
     "-SG.aaaaaaaaaa", "sk-", "hf_a", "Bearer ", "Basic ", "Authorization: ", "x-a", "-----BEGIN PRIVATE KEY-----",
     "a@", "u:a@", "https://", "https://a/", "?a=", "a:", "key:", " ", "'", '"', '\\', "a.", "A", "a b ",
-    "password: ", "hooks", "gh", 'sh -c "', "#", "$(", "${",
+    "password: ", "a('", "'AB', '", "$(echo ", "token=a.", "\\\n", "hooks", "gh", 'sh -c "', "#", "$(", "${",
 ]  # fmt: skip
 
 
