@@ -5,10 +5,13 @@ This machine's agent is started first: its Python boots while this one imports t
 
 from __future__ import annotations
 
+import signal
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is begun yet: a KeyboardInterrupt would show a traceback
+
 import contextlib
 import gc
 import os
-import signal
 import sys
 
 from launcher.agent.processes import lacking
