@@ -5,14 +5,22 @@ This machine's agent is started first: its Python boots while this one imports t
 
 from __future__ import annotations
 
-import signal
+import _signal  # type: ignore[import-not-found] # `signal` imports more
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is begun yet: a KeyboardInterrupt would show a traceback
+# Nothing is begun yet. A KeyboardInterrupt would show a traceback, or get lost inside an import.
+_signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+import sys
+
+if sys.flags.no_site:  # scripts/launch: nothing is imported before the line above
+    import site
+
+    site.main()
 
 import contextlib
 import gc
 import os
-import sys
+import signal
 
 from launcher.agent.processes import lacking
 from launcher.called_as import forget_wrapper
@@ -40,7 +48,7 @@ def main() -> NoReturn:
     early = HeadStart()
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
-        """Until the run takes the signals over. Unlike this, a KeyboardInterrupt can get lost inside an import."""
+        """Until the run takes the signals over."""
         early.end()
         os._exit(128 + number)
 

@@ -20,6 +20,9 @@ import pytest
 from rig.requirements import missing_program
 
 ROOT = Path(__file__).resolve().parents[2]
+MODULE = ("-m", "launcher")
+SCRIPT = ("-I", "-S", str(ROOT / "launcher/__main__.py"))
+"""Python's words for a launcher, as a person types them, and as scripts/launch does."""
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARK = "TF_LAUNCH_TEST_MARK"
 NOT_INHERITED = ("LAUNCH_", "TF_", "COVERAGE_", "VIRTUAL_ENV", "CONDA_")
@@ -73,10 +76,11 @@ def launches(place: Path, environment: Mapping[str, str], login: Sequence[str] =
         env: Mapping[str, str] | None = None,
         runs: Path | None = None,
         under: Sequence[str] = (),
+        called: Sequence[str] = MODULE,
         **popen: Any,
     ) -> Launch:
         runs = runs or place / ("runs" if not started else f"runs-{len(started)}")
-        argv = [*login, *under, sys.executable, "-m", "launcher", "--run-dir", str(runs), *map(str, arguments)]
+        argv = [*login, *under, sys.executable, *called, "--run-dir", str(runs), *map(str, arguments)]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(argv, env={**environment, **(env or {})}, **{"cwd": place, **pipes, **popen})
         started.append(Launch(process, environment[MARK], runs))

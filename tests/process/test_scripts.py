@@ -49,7 +49,8 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     return name
 '''
 PROGRAM = """
-import os, sys
+import os, site, sys
+site.main()
 print(os.getcwd(), sys.prefix, *sys.argv[1:], sep="\\n")
 sys.exit(7)
 """

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from launching import PATIENCE, Launch, await_true, program, signals_of
+from launching import PATIENCE, SCRIPT, Launch, await_true, program, signals_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -137,7 +137,7 @@ def test_a_signal_before_any_worker_has_started_starts_none_or_ends_it(launch: S
 @pytest.mark.parametrize("faults", range(500, 6000, 500))
 def test_a_signal_at_any_moment_of_the_start_leaves_nothing(launch: Start, faults: int) -> None:
     """How far the launcher has come is told by its page faults: they count the same on a busy machine."""
-    started = launch("--workers", "2", *program("stay", "die"))
+    started = launch("--workers", "2", *program("stay", "die"), called=SCRIPT)
     stat = Path(f"/proc/{started.process.pid}/stat")
     while int(stat.read_text().rpartition(")")[2].split()[7]) < faults and b"ready" not in started.log("worker-1"):
         pass
