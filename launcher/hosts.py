@@ -54,8 +54,6 @@ class Hosts:
         allow_open_files(len(self._hosts))
         self._brought: dict[str, tuple[str, Mapping[str, bytes]]] = {}
         self._admitted = ""
-        self._tried = False
-        """Whether the hosts were prepared before: a host that does not answer the first time is not called again."""
         self._answers = _Answers()
         self.losses: dict[str, str] = {}
         """Why each host was lost that has been, whether it is back or not. Who starts anew with all of them clears it.
@@ -102,7 +100,7 @@ class Hosts:
         return self._connections[host].ssh_words
 
     def prepare(self, timeout: float, observe: Observer) -> ClusterSpec:
-        """Every task gets a port, at an address which all other hosts have reached. A host that was lost is tried anew.
+        """Every task gets a port, at an address which all other hosts have reached.
 
         `observe` sees every event of that time, and has to give it to `see`.
 
@@ -111,10 +109,6 @@ class Hosts:
             StopRequestedError: a signal came first.
         """
         until = time.monotonic() + timeout
-        if self._tried:
-            self._let_pass(observe)
-            self._renew_lost()
-        self._tried = True
         word = os.urandom(16).hex()
         self._answers.ports.clear()
         for host in self._hosts:
@@ -133,15 +127,19 @@ class Hosts:
             case events.HostLost(host):
                 self.losses[host] = event.complaint
 
-    def _let_pass(self, observe: Observer) -> None:
-        """What was said before is no answer to what is asked now, least of all that a host was lost which is back."""
+    def call_lost_again(self, observe: Observer) -> None:
+        """Begin to connect anew to each host that was lost, before the hosts are prepared another time.
+
+        `observe` sees, as in `prepare`, what was said before: it is no answer to what is asked next.
+
+        Raises:
+            StopRequestedError: there was a signal.
+        """
         while (event := receive(self._inbox, 0)) is not None:
             observe(event)
             if isinstance(event, events.Interrupted):
                 raise StopRequestedError(event.signal)
         self._answers.failures.clear()
-
-    def _renew_lost(self) -> None:
         for host in self._hosts:
             former = self._connections[host.name]
             if former.lost:

@@ -92,6 +92,8 @@ class Session:
         self._logs: dict[Task, Path] = {}
         self._unwritten: AttemptPlan | None = None
         self._interpreters: dict[Task, str | None] = {}
+        self._said: set[str] = set()
+        """Of hosts that are away, since all were ready."""
         self._remote_logs = RemoteLogs(self._complain)
         self._run_hosts: tuple[RunHost, ...] = ()
         self._files = HostFiles(self._directory, file, hosts, inbox, self._console.say, self._attended)
@@ -231,16 +233,18 @@ class Session:
             HostError, StopRequestedError: as `_ready`.
         """
         until = time.monotonic() + self._file.timeouts.start
-        said = set()
         while True:
+            self._hosts.call_lost_again(self._observe_for_restart)
             try:
-                return self._hosts.prepare(until - time.monotonic(), self._observe)
+                spec = self._hosts.prepare(until - time.monotonic(), self._observe)
             except HostError as error:
                 if not self._hosts.losses or time.monotonic() + AWAY_LOOK >= until:
                     raise
-                if str(error) not in said:
-                    self._complain(f"{error}\nthis is tried again for {self._file.timeouts.start:g} s (timeouts.start)")
-                said.add(str(error))
+                limit = f"{self._file.timeouts.start:g} s (timeouts.start)"
+                self._say_once(f"{error}\nthis is tried again for {limit}", error=True)
+            else:
+                self._said.clear()
+                return spec
             self._attend_for_restart(AWAY_LOOK)
 
     def _tell_last_places(self, ended: AttemptResult, plan: AttemptPlan) -> None:
@@ -270,8 +274,22 @@ class Session:
 
     def _attend_for_restart(self, seconds: float) -> None:
         for event in self._attended(seconds):
-            if isinstance(event, events.HostLost):
-                self._complain(f"{event.host} was lost: {event.reason}; it is called again for the restart")
+            self._tell_of_loss(event)
+
+    def _observe_for_restart(self, event: events.Event) -> None:
+        self._observe(event)
+        self._tell_of_loss(event)
+
+    def _tell_of_loss(self, event: events.Event) -> None:
+        if isinstance(event, events.HostLost):
+            reason = event.reason.removesuffix(".")
+            self._say_once(f"{event.host} was lost: {reason}; it is called again for the restart", error=True)
+
+    def _say_once(self, text: str, *, error: bool = False) -> None:
+        """However often a host that stays away is called, each line of it stands there once."""
+        if text not in self._said:
+            self._said.add(text)
+            self._console.say(text, error=error)
 
     def _attended(self, seconds: float, over: Callable[[], bool] = lambda: False) -> Iterator[events.Event]:
         """Stay with the hosts until something is over, or for a time; yield what happens meanwhile.
@@ -303,7 +321,9 @@ class Session:
                 return
             case events.FileNews() | events.HostLost():
                 self._files.take(event)
-            case events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain():
+            case events.HostAwaited():
+                self._say_once(event.line)
+            case events.HostSilent() | events.HostAnswersAgain():
                 self._console.say(event.line)
             case events.StrangerRefused() | events.GateFailed():
                 self._complain(event.line)

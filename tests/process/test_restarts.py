@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 
-from launching import Launch, program
+from launching import ROOT, Launch, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -100,6 +102,29 @@ def test_the_same_failure_is_tried_again_after_a_new_checkpoint(launch: Start, c
     assert started.wait() == 1
     assert attempts(started) == ["attempt-0", "attempt-1", "attempt-2", "attempt-3"]
     assert "no further restart: max_restarts is 3" in started.stderr
+
+
+LATE_LOSS = """
+import sys
+if "launcher" in sys.orig_argv:
+    from launcher.hosts import Hosts
+    def call_lost_again(self, observe, begin=Hosts.call_lost_again):
+        self.give_up("localhost", "it went at the last moment")
+        begin(self, observe)
+    Hosts.call_lost_again = call_lost_again
+"""
+
+
+def test_a_host_that_goes_just_before_it_is_asked_for_the_restart_is_told_of(
+    launch: Start, cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LATE_LOSS)
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    started = launch(*cluster(1, restart={"max_restarts": 2, **QUICK}), "--", "sh", "-c", ONCE, env=env)
+
+    assert started.succeeded()
+    assert "localhost was lost: it went at the last moment; it is called again for the restart" in started.stderr
+    assert attempts(started) == ["attempt-0", "attempt-1"]
 
 
 def test_without_leave_there_is_no_restart(launch: Start) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -45,18 +46,20 @@ def see_attempt_1(started: Launch, attempts: int = 2) -> None:
         assert started.log(task, attempt=1) == b"attempt 1\n"
 
 
-def test_a_second_host_that_is_lost_during_the_backoff_is_called_again(
+def test_a_second_host_that_is_lost_before_the_restart_is_called_again(
     launch: Start, cluster: Cluster, hosts: Hosts
 ) -> None:
     started = launch(*cluster(*hosts[:2], restart=PATIENT), "--", "sh", "-c", WAITING_ONCE)
     started.await_log(b"attempt 0", "worker-0", "worker-1")
-    hosts[1].kill_ssh_sessions()
+    away(hosts[1])
     started.await_event("host_empty")
     hosts[0].kill_ssh_sessions()
     await_lost(started, hosts[0], 1)
+    hosts[1].start_sshd()
 
     see_attempt_1(started)
-    assert "host1 was lost: " in started.stderr, started.stderr
+    # on a busy machine the backoff may be over by then: host1 is lost while its answer is waited for
+    assert re.search(r"\[launch\] host1(?: was lost)?: .*clos", started.stderr), started.stderr
 
 
 def test_all_hosts_may_be_lost_during_the_backoff_twice(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
@@ -88,14 +91,19 @@ def test_a_host_that_is_back_waits_for_the_other(launch: Start, cluster: Cluster
     see_attempt_1(started)
 
 
-def test_a_host_that_stays_away_ends_the_run(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
-    started = launch(*cluster(*hosts[:2], restart=PATIENT, timeouts={"start": "4s"}), "--", "sh", "-c", ONCE)
-    started.await_event("host_empty", count=2)
+def test_hosts_that_stay_away_end_the_run_and_are_told_of_once(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    short = {"timeouts": {"start": "5s", "lease": "1s"}, "ssh": {"connect_timeout": "1s"}}
+    started = launch(*cluster(*hosts, restart=PATIENT, **short), "--", "sh", "-c", ONCE)
+    started.await_event("host_empty", count=3)
     away(hosts[1])
+    hosts[2].partition()
 
     assert started.wait() == 3
-    assert "this is tried again for 4 s (timeouts.start)" in started.stderr
+    assert started.stderr.count("this is tried again for 5 s (timeouts.start)") <= 2, started.stderr
     assert "launch: host2: " in started.stderr
+    assert started.stderr.count("host3 was lost: 10.77.0.13 port 22 does not answer") <= 1, started.stderr
     assert "Traceback" not in started.stderr
     assert started.run_state["state"] == "failed"
     assert started.run_state["result"]["attempts"] == 1
