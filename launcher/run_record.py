@@ -97,4 +97,5 @@ class RunRecord:
         except LaunchError as error:
             self._complain(str(error))
         except OSError as error:  # the cluster file may have gone, or all of the run's directory
-            self._complain(f"{relative(error.filename)}: {error.strerror}" if error.filename else str(error))
+            where = f"{relative(error.filename)}: {error.strerror}" if error.filename else str(error)
+            self._complain(f"not all of this run is written down: {where}")

@@ -241,7 +241,7 @@ class Session:
                 if not self._hosts.losses or time.monotonic() + AWAY_LOOK >= until:
                     raise
                 limit = f"{self._file.timeouts.start:g} s (timeouts.start)"
-                self._say_once(f"{error}\nthis is tried again for {limit}", error=True)
+                self._complain_once(f"{error}\nthis is tried again for {limit}")
             else:
                 self._said.clear()
                 return spec
@@ -283,13 +283,13 @@ class Session:
     def _tell_of_loss(self, event: events.Event) -> None:
         if isinstance(event, events.HostLost):
             reason = event.reason.removesuffix(".")
-            self._say_once(f"{event.host} was lost: {reason}; it is called again for the restart", error=True)
+            self._complain_once(f"{event.host} was lost: {reason}; it is called again for the restart")
 
-    def _say_once(self, text: str, *, error: bool = False) -> None:
-        """However often a host that stays away is called, each line of it stands there once."""
+    def _complain_once(self, text: str) -> None:
+        """However often a host that stays away is called, what is wrong with it is said once."""
         if text not in self._said:
             self._said.add(text)
-            self._console.say(text, error=error)
+            self._complain(text)
 
     def _attended(self, seconds: float, over: Callable[[], bool] = lambda: False) -> Iterator[events.Event]:
         """Stay with the hosts until something is over, or for a time; yield what happens meanwhile.
@@ -321,9 +321,7 @@ class Session:
                 return
             case events.FileNews() | events.HostLost():
                 self._files.take(event)
-            case events.HostAwaited():
-                self._say_once(event.line)
-            case events.HostSilent() | events.HostAnswersAgain():
+            case events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain():
                 self._console.say(event.line)
             case events.StrangerRefused() | events.GateFailed():
                 self._complain(event.line)

@@ -59,6 +59,7 @@ class ChiefOutput:
         with opened(self._directory.gathered_file) as record:
             listing = conversation.list(self._host.output_dir, [EVERYTHING] if final else self._names)
             image = Image(self._directory.chief, self._directory.parts, record, self._host.output_dir)
+            image.make()
             image.adopt(listing.files.values())
             selection = select(listing, image.is_here, record.entries, self._names, final=final)
             gathered = Gathered(left=dict(selection.waiting), stays=selection.stays)
@@ -83,6 +84,7 @@ class ChiefOutput:
             listing = conversation.list(self._host.output_dir, [EVERYTHING])
             listing.left, listing.files = {}, {path: file for path, file in listing.files.items() if path in paths}
             image = Image(self._directory.chief, self._directory.parts, record, self._host.output_dir)
+            image.make()
             image.adopt(listing.files.values())
             selection = select(listing, image.is_here, record.entries, final=True)
             look = _Look(self._host.output_dir, listing, image, Gathered(left=dict(selection.waiting)))

@@ -34,7 +34,11 @@ def forbidden(place: Path, what: int) -> OSError | None:
     """Why this user may not do to a place what `os.access` calls by these bits; None: it is allowed."""
     if os.access(place, what, effective_ids=True):
         return None
-    return PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+    try:
+        number = errno.EROFS if os.statvfs(place).f_flag & os.ST_RDONLY else errno.EACCES
+    except OSError as error:
+        return error
+    return OSError(number, os.strerror(number), str(place))
 
 
 def _sha256(path: Path) -> str | None:
@@ -72,6 +76,18 @@ class Image:
         self._parts = parts
         self._record = record
 
+    def make(self) -> None:
+        """Make its directory, where somebody has removed it since the run began.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        try:
+            self._path.mkdir(mode=0o700)
+        except FileExistsError:
+            if not self._path.is_dir():
+                raise
+
     def is_here(self, file: RemoteFile) -> bool:
         """Whether a file was put in place as it is on its host now."""
         entry = self._record.entries.get(file.path)
@@ -95,6 +111,8 @@ class Image:
             found = place.lstat()
         except (FileNotFoundError, PermissionError):
             return None  # see `refusal`
+        except NotADirectoryError:
+            return "a file is in the place of its directory here"
         except (OSError, UnicodeEncodeError) as error:
             return f"here, its name cannot be used: {getattr(error, 'strerror', None) or error}"
         if stat.S_ISDIR(found.st_mode):
@@ -124,7 +142,7 @@ class Image:
         if disk.f_blocks and needed > max(0, free - SPARE_ROOM):
             raise NoRoomError(
                 f"no room in {relative(self._path)} for {shown(Path(batch.name))}: "
-                f"{exact_size(needed)} are needed, {exact_size(free)} are free"
+                f"{exact_size(needed)} are needed, {exact_size(free)} are free, {exact_size(SPARE_ROOM)} stays free"
             )
 
     def begin(self, file: RemoteFile) -> Arrival:

@@ -41,9 +41,12 @@ def brought_line(host: str, gathered: Gathered) -> str:
 
 
 def left_line(host: RunHost, left: Mapping[str, str]) -> str:
-    """What should have come from a host and could not be taken."""
-    told = [f"{readable(name)} ({reason})" for name, reason in left.items()]
-    return f"not brought from {host.name}, where it stays in {shown(Path(host.run_dir))}: {_listed(told)}"
+    """What should have come from a host and could not be taken: a few names of each reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in left.items():
+        names.setdefault(reason, []).append(readable(name))
+    told = _listed((f"{_listed(each)} ({reason})" for reason, each in names.items()), "; ")
+    return f"not brought from {host.name}, where it stays in {shown(Path(host.run_dir))}: {told}"
 
 
 def stays_line(host: RunHost, files: Iterable[RemoteFile]) -> str:
@@ -84,7 +87,7 @@ def _reason(trouble: Exception) -> str:
     return str(trouble)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str], between: str = ", ") -> str:
     every = list(names)
     more = f" and {len(every) - MOST_NAMES} more" if len(every) > MOST_NAMES else ""
-    return ", ".join(islice(every, MOST_NAMES)) + more
+    return between.join(islice(every, MOST_NAMES)) + more

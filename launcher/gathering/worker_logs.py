@@ -42,6 +42,7 @@ class WorkerLogs:
             HostAwayError, GivenUpError: nobody answers any more. What has come is kept.
             OSError: it cannot be written here.
         """
+        any(self._directory.path.iterdir())  # where that fails nobody can tell which attempts there were
         attempts = [self._directory.attempt(number).name for number in range(self._directory.next_attempt())]
         listing = conversation.list(self._root, attempts)
         gathered = Gathered(left=dict(listing.left))

@@ -100,7 +100,8 @@ class Delivery:
         if needed > max(0, free - SPARE_ROOM):
             raise HostError(
                 f"{self._host.name}: no room in {shown(Path(self._host.output_dir))} for what a restart needs: "
-                f"{exact_size(needed)} are needed, {exact_size(free)} are free; make room there"
+                f"{exact_size(needed)} are needed, {exact_size(free)} are free, {exact_size(SPARE_ROOM)} stays free; "
+                "make room there"
             )
 
 

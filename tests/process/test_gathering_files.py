@@ -10,6 +10,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
@@ -271,6 +272,52 @@ def test_a_directory_here_that_takes_nothing_costs_only_what_belongs_there(host:
     assert gathered.trouble is not None
     assert gathered.trouble.filename == str(host.image / "closed")
     assert list(gathered.left) == ["closed/a"]
+
+
+@pytest.mark.usefixtures("ordinary_user")
+def test_a_run_directory_that_cannot_be_read_is_told_and_not_taken_for_an_empty_host(
+    host: GatheringHost, tmp_path: Path
+) -> None:
+    closed = host.run.path.rename(tmp_path / "closed")
+    host.run.path.symlink_to(closed)
+    closed.chmod(0)
+
+    with pytest.raises(PermissionError):
+        host.gather_logs()
+
+
+def test_a_directory_that_was_removed_here_is_made_again(host: GatheringHost) -> None:
+    host.save(5)
+    host.gather()
+    shutil.rmtree(host.image)
+    host.gather()
+
+    assert host.here == host.there
+
+
+def test_a_file_in_the_place_of_the_directory_here_is_told(host: GatheringHost) -> None:
+    host.save(5)
+    host.write("model.txt")
+    (host.image / "checkpoints").touch()
+    gathered = host.gather()
+
+    assert gathered.left["checkpoints/step-5"] == "a file is in the place of its directory here"
+    assert host.here["model.txt"] == b"content"
+    shutil.rmtree(host.image)
+    host.image.touch()
+    with pytest.raises(FileExistsError):
+        host.gather()
+
+
+def test_a_disk_that_is_read_only_is_told_as_such(host: GatheringHost) -> None:
+    host.write("a/b")
+    with disk(host.image, megabytes=1):
+        subprocess.run(["mount", "-o", "remount,ro", host.image], check=True)
+        gathered = host.gather()
+
+    assert gathered.trouble is not None
+    assert gathered.trouble.errno == errno.EROFS
+    assert gathered.left == {"a/b": "here, nothing can be written beside it: Read-only file system"}
 
 
 def test_what_a_cleared_disk_has_lost_stays_here(host: GatheringHost) -> None:

@@ -91,9 +91,7 @@ def test_a_host_that_is_back_waits_for_the_other(launch: Start, cluster: Cluster
     see_attempt_1(started)
 
 
-def test_hosts_that_stay_away_end_the_run_and_are_told_of_once(
-    launch: Start, cluster: Cluster, hosts: Hosts
-) -> None:
+def test_hosts_that_stay_away_end_the_run_and_are_told_of_once(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
     short = {"timeouts": {"start": "5s", "lease": "1s"}, "ssh": {"connect_timeout": "1s"}}
     started = launch(*cluster(*hosts, restart=PATIENT, **short), "--", "sh", "-c", ONCE)
     started.await_event("host_empty", count=3)

@@ -66,7 +66,14 @@ def test_what_was_left_is_named() -> None:
         == "not brought from gpu-a, where it stays in /home/me/.tf-launch/runs/x: "
         "checkpoints/step-5 (its index is not there)"
     )
-    assert left_line(HOST, {str(n): "why" for n in range(9)}).endswith("4 (why) and 4 more")
+
+
+def test_what_was_left_is_named_by_the_reason() -> None:
+    links = {f"link{n}": "it is a symbolic link" for n in range(9)}
+    assert left_line(HOST, {**links, "closed": "Permission denied"}).endswith(
+        ": link0, link1, link2, link3, link4 and 4 more (it is a symbolic link); closed (Permission denied)"
+    )
+    assert left_line(HOST, {str(n): f"why {n}" for n in range(9)}).endswith("; 4 (why 4) and 4 more")
 
 
 @pytest.mark.parametrize(
