@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -115,7 +116,7 @@ class Hosts:
             first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
             known = "" if self._is_alone else f"{word} {host.name}"
             self._connections[host.name].reserve(host.tasks, first, last, known)
-        self._await(lambda: self._answers.reserved(self._hosts), until, observe)
+        self._await(partial(self._answers.missing, self._hosts), until, observe)
         addresses = self._proven_addresses(word, until, observe)
         return cluster_spec(self._hosts, self._answers.ports, addresses)
 
@@ -163,15 +164,16 @@ class Hosts:
             self._answers.dialled.clear()
             for name, asked in targets.items():
                 self._connections[name].dial(asked, DIAL_SECONDS)
-            self._await(lambda asked=targets: asked.keys() <= self._answers.dialled.keys(), until, observe)  # type: ignore[misc]
+            self._await(partial(self._answers.not_dialled, targets), until, observe)
             proof.take(self._answers.dialled)
         if proof.failures:
             raise HostError("\n".join([*proof.failures, *self._where_to_look()]))
         return proof.addresses
 
-    def _await(self, done: Callable[[], bool], until: float, observe: Observer) -> None:
+    def _await(self, missing: Callable[[], list[str]], until: float, observe: Observer) -> None:
+        """Return once no host is `missing`, unless one has failed."""
         failing_until = until
-        while not done() and time.monotonic() < failing_until:
+        while missing() and time.monotonic() < failing_until:
             self.beat()
             event = receive(self._inbox, min(failing_until - time.monotonic(), self._heartbeat.interval))
             if event is None:
@@ -182,14 +184,13 @@ class Hosts:
             self._answers.take(event)
             if self._answers.failures:
                 failing_until = min(failing_until, time.monotonic() + SETTLE)
-                if self._answers.complete(self._hosts):
+                if self._answers.failures.keys() >= set(missing()):
                     break
         if self._answers.failures:
             failures, self._answers.failures = self._answers.failures, {}
             raise HostError("\n".join([*failures.values(), *self._where_to_look()]))
-        if not done():
-            silent = ", ".join(self._answers.missing(self._hosts)) or "a host"
-            raise HostError(f"{silent}: no answer in time (timeouts.start)")
+        if silent := ", ".join(missing()):
+            raise HostError("\n".join([f"{silent}: no answer in time (timeouts.start)", *self._where_to_look()]))
 
     def _where_to_look(self) -> list[str]:
         several = any(not host.is_local for host in self._hosts)
@@ -277,11 +278,8 @@ class _Answers:
     def missing(self, hosts: Iterable[Host]) -> list[str]:
         return [host.name for host in hosts if not (host.name in self.facts and host.name in self.ports)]
 
-    def reserved(self, hosts: Iterable[Host]) -> bool:
-        return not self.failures and not self.missing(hosts)
-
-    def complete(self, hosts: Iterable[Host]) -> bool:
-        return all(name in self.failures for name in self.missing(hosts))
+    def not_dialled(self, asked: Iterable[str]) -> list[str]:
+        return [name for name in asked if name not in self.dialled]
 
 
 def cluster_spec(

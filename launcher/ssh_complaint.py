@@ -64,7 +64,11 @@ _COMPLAINTS: tuple[tuple[str, str, str | None], ...] = (
     (rf"{_AT}Connection refused", "{name} refuses connections", _CHECK_HOST),
     (rf"{_AT}(?:Connection|Operation) timed out", "{name} does not answer", _CHECK_HOST),
     (rf"{_AT}(?P<why>No route to host|Network is unreachable)", "{name}: {why}", _CHECK_HOST),
-    (r"Connection timed out during banner exchange", "something answers there, but not as an ssh server", _CHECK_HOST),
+    (
+        r"(?m)Connection timed out during banner exchange|^Connection to \S+ port \d+ timed out",
+        "it accepts connections, but does not go on as an ssh server does: it hangs or is overloaded, or is none",
+        _CHECK_HOST,
+    ),
     (
         r"(?m)^(?P<name>Can't open user config file .*|.*[Bb]ad (?:configuration )?option.*|.*terminating, \d+ bad .*)",
         "{name}",

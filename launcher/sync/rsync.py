@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from launcher.agent.placing import STAGING
+from launcher.agent_process import COMPLAINT_SIZE, bounded_file
 from launcher.sync.project import Project, ProjectFile
 
 AT_ONCE = 8
@@ -19,6 +20,9 @@ _MOVED = re.compile(rb"\s*(\d+)\s+\d+%")
 LONGEST = 300
 """Characters of what it says that are passed on."""
 READ_SIZE = 1 << 12
+SILENCE = 30
+"""Seconds in which nothing moves, after which rsync ends; the rest comes without it. Its ssh may be let in and then
+hear nothing: that one ends by itself only where the network or the machine is dead."""
 STOPPING = 3.0
 """Seconds that it gets to end; what hangs in the kernel is left to itself."""
 
@@ -72,7 +76,7 @@ class Rsync:
         """Why it failed; nothing if it did not."""
         with (
             os.fdopen(os.memfd_create("rsync-files"), "w+b") as listed,
-            os.fdopen(os.memfd_create("rsync-stderr"), "w+b") as complaint,
+            os.fdopen(bounded_file("rsync-stderr", COMPLAINT_SIZE), "r+b") as complaint,
         ):
             listed.write(names)
             listed.seek(0)
@@ -84,8 +88,8 @@ class Rsync:
                 return "it was stopped"
             with process:
                 self._follow(process)
-            complaint.seek(0)
-            said = complaint.read().decode("utf-8", "replace").split("\n")
+            length = os.lseek(complaint.fileno(), 0, os.SEEK_CUR)  # rsync and this process share the position
+            said = os.pread(complaint.fileno(), length, 0).decode("utf-8", "replace").split("\n")
             if process.returncode == 0:
                 return ""
             lines = [line.strip() for line in said if line.strip()]
@@ -115,6 +119,7 @@ def rsync_argv(host: str, ssh: Sequence[str], source: str, top: str) -> list[str
     """
     options = [
         *("--times", "--perms", "--ignore-times", "--no-implied-dirs", "-s", "--from0", "--files-from=-"),
+        f"--timeout={SILENCE}",
         *("--info=progress2", "--no-inc-recursive", "--no-human-readable", f"--temp-dir={STAGING}"),
         *("--rsh", rsh(ssh)),
     ]

@@ -37,6 +37,14 @@ REASONS = {
         "ssh: connect to host 10.0.0.12 port 22: Connection timed out\n",
         "10.0.0.12 port 22 does not answer",
     ),
+    "a server that says nothing": (
+        "Connection timed out during banner exchange\nConnection to 127.0.0.1 port 22001 timed out\n",
+        "it accepts connections, but does not go on as an ssh server does: it hangs or is overloaded, or is none",
+    ),
+    "a server that says nothing but its name": (
+        "Connection to 127.0.0.1 port 22002 timed out\n",
+        "it accepts connections, but does not go on as an ssh server does: it hangs or is overloaded, or is none",
+    ),
     "no route": (
         "ssh: connect to host 10.0.0.12 port 22: No route to host\n",
         "10.0.0.12 port 22: No route to host",

@@ -6,14 +6,19 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
+from launcher.agent_process import COMPLAINT_SIZE
+from launcher.sync import rsync
 from launcher.sync.complaints import failed, no_room
-from launcher.sync.rsync import rsh, rsync_argv
+from launcher.sync.project import Project, ProjectFile
+from launcher.sync.rsync import Rsync, rsh, rsync_argv
 from launcher.sync.window import LARGEST, PROMPT, SMALLEST, Window
 
 PIECE = SMALLEST // 2
+PATIENCE = 30.0
 
 
 def test_a_window_closes_when_it_is_full_and_opens_with_an_answer() -> None:
@@ -79,6 +84,32 @@ def test_rsync_calls_ssh_with_the_words_of_the_connection(
     told = (tmp_path / "program.told").read_text().split("\0")
     assert told[: len(words)] == words
     assert told[len(words) :][:4] == ["-l", "me", "gpu", "rsync"]
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("exec sleep 1000", "timeout"),
+        ("exec cat /dev/zero 2>/dev/null", "protocol version mismatch"),
+        (f"echo first >&2; exec head -c {2 * COMPLAINT_SIZE} /dev/zero >&2", "first"),
+    ],
+    ids=["says nothing", "prints without end", "complains without end"],
+)
+def test_rsync_ends_whatever_its_ssh_does(
+    does: str, reason: str, tmp_path: Path, need: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("rsync")
+    monkeypatch.setattr(rsync, "SILENCE", 1)
+    (tmp_path / "file").write_text("content")
+    answers: SimpleQueue[tuple[str, dict[str, str]]] = SimpleQueue()
+    project = Project(tmp_path, ())
+    courier = Rsync("gpu", ["sh", "-c", does], project, lambda kind, **fields: answers.put((kind, fields)))
+    courier.start("/there", [ProjectFile("file", 7, 0, 0o644)])
+    kind, fields = answers.get(timeout=PATIENCE)
+    courier.end()
+
+    assert kind == "rsync_ended"
+    assert reason in fields["reason"]
 
 
 def test_an_ipv6_address_stands_in_brackets() -> None:

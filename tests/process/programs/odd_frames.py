@@ -66,6 +66,7 @@ MODES = {
     "project-parts": before("exited", *[encode({"event": "project_part"}, SPACES)] * 64),
     # no fault of the frames
     "real-time-signal": fields("exited", code=None, signal=40),
+    "no-answer": instead("dialled"),
 }  # fmt: skip
 
 
