@@ -59,6 +59,8 @@ class HostExamination:
     ports: Mapping[Task, int] = field(default_factory=dict)
     no_ports: str = ""
     """Why it has no ports for its workers."""
+    no_gate: str = ""
+    """Why it cannot keep strangers off them."""
     plan: TaskPlan | None = None
     """Of its first worker."""
     runs_python: bool = True

@@ -31,6 +31,7 @@ def _examined(kind: str, fields: Mapping[str, Check], most: int = 0, spare: Mapp
 
 
 EXAMINED = {
+    "gate": _examined("gate", REASON),
     "not_asked": _examined("not_asked", REASON),
     "said": _examined("said", {}, most=LONGEST_PIECE),
     "answered": _examined(

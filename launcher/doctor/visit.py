@@ -41,6 +41,7 @@ class Visited:
         self.facts: HostFacts | None = None
         self.ports: Mapping[Task, int] | None = None
         self.no_ports = ""
+        self.no_gate = ""
         self.dials: Sequence[Dial] = ()
         self.dialled: Mapping[str, str] | None = None
         self.probing: Probing | None = None
@@ -75,19 +76,25 @@ class Visited:
                 self.dialled = results
             case events.HostLost(_, reason, remedy):
                 self.complaint = self.complaint or Complaint(reason, remedy)
-            case events.Examined(_, "counting", told):
-                self.counting = not told["reason"]
-            case events.Examined(_, "measured", told):
-                self.speed = Speed(**{name: told[name] for name in told if name != "bytes"})
-            case events.Examined(_, kind, told, data) if self.probing is not None:
-                try:
-                    self.probing.take(kind, told, data)
-                except UnreadableError as error:
-                    self.patient.give_up(f"it sent something unreadable: {error}")
+            case events.Examined(_, kind, told, data):
+                self._take_answer(kind, told, data)
+
+    def _take_answer(self, kind: str, told: Mapping[str, Any], data: bytes) -> None:
+        if kind == "gate":
+            self.no_gate = told["reason"]
+        elif kind == "counting":
+            self.counting = not told["reason"]
+        elif kind == "measured":
+            self.speed = Speed(**{name: told[name] for name in told if name != "bytes"})
+        elif self.probing is not None:
+            try:
+                self.probing.take(kind, told, data)
+            except UnreadableError as error:
+                self.patient.give_up(f"it sent something unreadable: {error}")
 
     def examination(self) -> HostExamination:
         """All of it, as a value."""
-        found = HostExamination(self.host, self.complaint, self.facts, self.ports or {}, self.no_ports)
+        found = HostExamination(self.host, self.complaint, self.facts, self.ports or {}, self.no_ports, self.no_gate)
         if self.probing is None:
             return found
         question = self.probing.question

@@ -68,6 +68,11 @@ class Examiner(Agent):
             self.measuring = None
 
     # ---- beside all that an agent does
+    def try_gate(self) -> None:
+        """Also tell, though no worker is to be started."""
+        super().try_gate()
+        self.tell("gate", reason=self.gate_trouble)
+
     def _ended(self, pid: int, status: int) -> None:
         if self.question is not None and self.question.pid == pid:
             self.question.ended(status)

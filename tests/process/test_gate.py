@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from examining import doctors
 from launching import Launch, await_true, launches, program
 from rig import missing
 from rig.lab import Lab
@@ -252,3 +253,13 @@ def test_where_the_kernel_cannot_do_it_a_line_says_so_and_the_run_goes_on(
     said = ended(started)
     assert said.count(f"localhost: connections from elsewhere cannot be refused here ({told})") == 1
     assert "let a firewall keep others off the tasks' ports" in said
+
+
+def test_the_doctor_tells_where_the_kernel_cannot_do_it(tmp_path: Path, environment: dict[str, str]) -> None:
+    without_gate = [sys.executable, "-c", NO_GATE, str(errno.ENOPROTOOPT)]
+    with doctors(tmp_path, environment, without_gate) as doctor:
+        finding = doctor("--workers", "1", "--json").only("gate")
+
+    assert finding["severity"] == "warning"
+    assert finding["what"].endswith("cannot keep strangers off the workers' ports: Protocol not available")
+    assert "let a firewall keep others off the workers' ports" in finding["remedy"]

@@ -251,6 +251,21 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
         cluster(host("b", facts=HostFacts(addresses=("8.8.8.8",), machine="b"), hold_ports=False)),
         [(WARNING, "public_address", ("b",), "it has the public address 8.8.8.8")],
     ),
+    "a kernel that cannot keep strangers off": (
+        cluster(host("b", no_gate="Protocol not available")),
+        [(WARNING, "gate", ("b",), "its kernel cannot keep strangers off the workers' ports: Protocol not available")],
+    ),
+    "such a kernel where the ports are open by the cluster file": (
+        cluster(host("b", no_gate="Protocol not available", hold_ports=False)),
+        [],
+    ),
+    "such a kernel and a public address": (
+        cluster(host("b", facts=HostFacts(addresses=("8.8.8.8",), machine="b"), no_gate="Protocol not available")),
+        [
+            (WARNING, "gate", ("b",), "its kernel cannot keep strangers off"),
+            (WARNING, "public_address", ("b",), "it has the public address 8.8.8.8"),
+        ],
+    ),
     "few open files": (
         cluster(host("b", answers(surroundings=Surroundings(open_files=256)))),
         [(WARNING, "open_files", ("b",), "a program may open only 256 files")],

@@ -12,6 +12,11 @@ from launcher.wording import listed
 
 FEW_OPEN_FILES = 1024
 NO_PROXY = ("no_proxy", "no_grpc_proxy")
+ANYBODY = (
+    "TensorFlow's server listens on all addresses and asks nobody for a password: whoever reaches its port can run "
+    "anything there as you"
+)
+A_FIREWALL = "let a firewall keep others off the workers' ports (`ports` keeps to a range of them)"
 
 
 def findings(examination: Examination) -> Iterator[Finding]:
@@ -29,9 +34,28 @@ def findings(examination: Examination) -> Iterator[Finding]:
     for each in examination.reached:
         yield from _proxies(each)
         yield from _limits(each)
-    unheld = {each.host.name for each in examination.hosts if not each.host.hold_ports}
+        if each.no_gate and not _is_open(each, examination):
+            yield _no_gate(each.name, each.no_gate)
+    open_hosts = {each.name for each in examination.reached if each.no_gate or _is_open(each, examination)}
     for host, addresses in public_addresses({name: each.addresses for name, each in facts.items()}).items():
-        yield _public_address(host, addresses, examination.file.open_network or host in unheld)
+        yield _public_address(host, addresses, host in open_hosts)
+
+
+def _is_open(each: HostExamination, examination: Examination) -> bool:
+    """By what the cluster file says."""
+    return examination.file.open_network or not each.host.hold_ports
+
+
+def _no_gate(host: str, reason: str) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "gate",
+        (host,),
+        f"its kernel cannot keep strangers off the workers' ports: {reason}",
+        ANYBODY,
+        "run it on Linux 4.6 or later, outside of a sandbox that has a network of its own (gVisor), or " + A_FIREWALL,
+        "ports",
+    )
 
 
 def _public_address(host: str, addresses: Sequence[str], is_open: bool) -> Finding:
@@ -42,10 +66,8 @@ def _public_address(host: str, addresses: Sequence[str], is_open: bool) -> Findi
             "public_address",
             (host,),
             what,
-            "TensorFlow's server listens on all addresses and asks nobody for a password: whoever reaches its port can "
-            "run anything there as you",
-            "leave `network` and `hold_ports` as they are by default, or let a firewall keep others off the workers' "
-            "ports (`ports` keeps to a range of them)",
+            ANYBODY,
+            "leave `network` and `hold_ports` as they are by default, or " + A_FIREWALL,
             "network",
         )
     return Finding(
