@@ -102,6 +102,18 @@ def test_hosts_that_dial_each_other_over_ipv6_are_known_by_those_addresses(
     stopped(started)
 
 
+def test_a_jump_host_that_is_none_of_the_runs_reaches_no_worker(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
+    with hosts[1].behind(hosts[0]), hosts[2].behind(hosts[0]):
+        started = launch(*cluster(*hosts[1:], **GREETING))
+        started.await_log(b"listening", "worker-0", "worker-1")
+        first, second = ports(started).values()
+
+        assert dial(hosts[2], hosts[1], first) == dial(hosts[1], hosts[2], second) == "worker"
+        assert dial(hosts[0], hosts[1], first) == dial(hosts[0], hosts[2], second) == RESET
+        stopped(started)
+    assert refused(started) == {(host.name, hosts[0].addresses[0]) for host in hosts[1:]}
+
+
 OUTSIDE = "10.77.0.112"
 TRANSLATED = f"""
 add table ip outside
