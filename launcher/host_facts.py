@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launcher.cluster import is_loopback
@@ -76,16 +76,18 @@ def skewed_clocks(facts: Mapping[str, HostFacts]) -> dict[str, float]:
     return {name: each.ahead for name, each in facts.items() if abs(each.ahead) > MOST_SKEW}
 
 
-def start_warnings(facts: Mapping[str, HostFacts], addresses: Mapping[str, str], *, is_open: bool) -> list[str]:
+def start_warnings(
+    facts: Mapping[str, HostFacts], addresses: Mapping[str, str], open_hosts: Iterable[str]
+) -> list[str]:
     """What a person should know of the hosts of a run, a line each.
 
     Args:
         facts: of each host.
         addresses: where each is dialled.
-        is_open: anybody may connect to the workers' ports.
+        open_hosts: those to whose workers anybody may connect.
     """
     clocks = [f"{host}: {clock_is_off(ahead)}" for host, ahead in skewed_clocks(facts).items()]
-    public = public_addresses({host: [address] for host, address in addresses.items()} if is_open else {})
+    public = public_addresses({host: [addresses[host]] for host in open_hosts})
     return clocks + [
         f"{host}: {address} is a public address, and TensorFlow's server asks nobody for a password: let a firewall "
         "keep others off the workers' ports"

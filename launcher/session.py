@@ -352,7 +352,8 @@ class Session:
         self._console.say(f"{tasks} on {hosts}; run directory {relative(self._directory.path)}")
         if is_first and len(self._file.hosts) > 1:
             addresses = {each.host: each.address.rpartition(":")[0] for each in plan.tasks}
-            for line in start_warnings(self._hosts.facts, addresses, is_open=self._file.open_network):
+            open_hosts = addresses if plan.admitted == "all" else plan.unheld
+            for line in start_warnings(self._hosts.facts, addresses, open_hosts):
                 self._console.say(line)
 
     @functools.cached_property

@@ -149,6 +149,50 @@ def test_a_host_behind_nat_is_known_by_the_address_that_the_others_see(
         hosts[0].run(["ip", "route", "del", OUTSIDE], user="root")
 
 
+def test_each_attempt_finds_out_anew_where_the_hosts_connect_from(
+    launch: Start, cluster: Cluster, hosts: Hosts, host2_behind_nat: Host
+) -> None:
+    hosts[0].run(["ip", "route", "add", OUTSIDE, "via", hosts[1].addresses[0]], user="root")
+    try:
+        started = launch(*cluster(*hosts[:2], restart={"max_restarts": 1, "backoff": "10ms"}, **GREETING))
+        started.await_log(b"listening", "worker-0", "worker-1")
+        first = ports(started)["worker-0"]
+        assert dial(hosts[1], hosts[0], first) == "worker"
+        hosts[1].run(["nft", "flush chain ip outside out"], user="root")
+        next(each for each in hosts[0].processes() if "greeting.py" in " ".join(each.cmdline())).kill()
+
+        started.await_log(b"listening", "worker-0", "worker-1", attempt=1)
+        assert dial(hosts[1], hosts[0], first) == "worker"
+        hosts[1].run(["nft", TRANSLATED], user="root")
+        assert dial(hosts[1], hosts[0], first) == RESET
+        assert f"a connection from {OUTSIDE} was refused" in stopped(started)
+    finally:
+        hosts[0].run(["ip", "route", "del", OUTSIDE], user="root")
+
+
+LISTENING = """
+for table in ("tcp", "tcp6"):
+    for line in open(f"/proc/net/{table}").readlines()[1:]:
+        words = line.split()
+        if words[3] == "0A":
+            print(int(words[1].rpartition(":")[2], 16))
+"""
+"""The ports at which somebody listens there."""
+
+
+def test_nothing_listens_but_sshd_and_the_ports_of_the_tasks(
+    launch: Start, cluster: Cluster, hosts: Hosts, rig: Rig
+) -> None:
+    started = launch(*cluster({"host": "localhost"}, hosts[0], **GREETING))
+    started.await_log(b"listening", "worker-0", "worker-1")
+    first, second = ports(started).values()
+    here = subprocess.check_output([*rig.login.words, sys.executable, "-c", LISTENING], text=True)
+
+    assert {int(port) for port in here.split()} == {first}
+    assert {int(port) for port in hosts[0].run([sys.executable, "-c", LISTENING]).stdout.split()} == {22, second}
+    stopped(started)
+
+
 TENSORFLOW = {"python": sys.executable}
 READ_FILE = """
 import sys, tensorflow as tf

@@ -155,7 +155,7 @@ def test_a_clock_a_day_ahead_is_found_and_one_of_a_second_is_not() -> None:
 def test_a_start_tells_of_wrong_clocks_and_of_public_addresses_that_are_dialled() -> None:
     facts = {"a": HostFacts(ahead=-7200, addresses=("8.8.8.8",)), "b": HostFacts(ahead=1)}
 
-    assert start_warnings(facts, {"a": "10.0.0.1", "b": "[2600::1]"}, is_open=True) == [
+    assert start_warnings(facts, {"a": "10.0.0.1", "b": "[2600::1]"}, ("a", "b")) == [
         "a: its clock is 2 h behind this machine's",
         "b: [2600::1] is a public address, and TensorFlow's server asks nobody for a password: let a firewall keep "
         "others off the workers' ports",
@@ -163,7 +163,10 @@ def test_a_start_tells_of_wrong_clocks_and_of_public_addresses_that_are_dialled(
 
 
 def test_a_public_address_is_no_matter_where_only_the_hosts_of_the_run_may_connect() -> None:
-    assert start_warnings({"a": HostFacts(), "b": HostFacts()}, {"a": "8.8.8.8", "b": "[2600::1]"}, is_open=False) == []
+    facts, addresses = {"a": HostFacts(), "b": HostFacts()}, {"a": "8.8.8.8", "b": "[2600::1]"}
+
+    assert start_warnings(facts, addresses, ()) == []
+    assert [line[:2] for line in start_warnings(facts, addresses, ("b",))] == ["b:"]
 
 
 TOLD: dict[str, Any] = {
