@@ -31,7 +31,7 @@ def _examined(kind: str, fields: Mapping[str, Check], most: int = 0, spare: Mapp
 
 
 EXAMINED = {
-    "gate": _examined("gate", REASON),
+    "gate_tried": _examined("gate_tried", REASON),
     "not_asked": _examined("not_asked", REASON),
     "said": _examined("said", {}, most=LONGEST_PIECE),
     "answered": _examined(
@@ -65,6 +65,10 @@ class Patient(HostConnection):
     def say(self, said: bytes, *, last: bool = False) -> None:
         """More for the program's stdin."""
         self._send({"do": "say", "last": last}, said)
+
+    def try_gate(self) -> None:
+        """Find out whether its kernel can keep strangers off the workers' ports. Answer: `gate_tried`."""
+        self._send({"do": "try_gate"})
 
     def count(self) -> None:
         """Let the ports that are held be sent to. Answer: `counting`."""

@@ -80,7 +80,7 @@ class Visited:
                 self._take_answer(kind, told, data)
 
     def _take_answer(self, kind: str, told: Mapping[str, Any], data: bytes) -> None:
-        if kind == "gate":
+        if kind == "gate_tried":
             self.no_gate = told["reason"]
         elif kind == "counting":
             self.counting = not told["reason"]
@@ -128,6 +128,7 @@ class Visit:
         patient.hello(self._lease, VARIABLES)
         first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
         patient.reserve(host.tasks, first, last, f"{self._word} {host.name}")
+        patient.try_gate()
         return patient
 
     def __enter__(self) -> Self:

@@ -37,6 +37,11 @@ class Examiner(Agent):
         if self.question is not None:
             self.question.say(body, last)
 
+    def do_try_gate(self) -> None:
+        """Answer whether strangers could be kept off the workers of a run."""
+        self.try_gate()
+        self.tell("gate_tried", reason=self.gate_trouble)
+
     def do_count(self) -> None:
         """From now on the held ports are there to be sent to."""
         if self.answering is not None:
@@ -68,11 +73,6 @@ class Examiner(Agent):
             self.measuring = None
 
     # ---- beside all that an agent does
-    def try_gate(self) -> None:
-        """Also tell, though no worker is to be started."""
-        super().try_gate()
-        self.tell("gate", reason=self.gate_trouble)
-
     def _ended(self, pid: int, status: int) -> None:
         if self.question is not None and self.question.pid == pid:
             self.question.ended(status)

@@ -57,6 +57,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "project_failed": {"path": "a", "code": "ENOSPC", **REASON},
     "not_asked": REASON,
     "answered": {"in_time": True, "code": None, "signal": 15},
+    "gate_tried": {"reason": ""},
     "counting": {"reason": ""},
     "measured": {"reason": "", "bytes": 5, "rate": 1.5, "round_trip": 0.1, "retransmitted": 0},
 }
