@@ -65,10 +65,13 @@ class HostConnection(Connection):
         names = [task.slug for task in tasks]
         self._send({"do": "reserve", "names": names, "first": first, "last": last, "word": word})
 
-    def dial(self, targets: Sequence[Mapping[str, Any]], seconds: float) -> None:
-        """Try to reach ports (`id`, `address`, `port`, `word` each). Answer: `Dialled`."""
+    def dial(self, targets: Sequence[Mapping[str, Any]], seconds: float, look_up: float) -> None:
+        """Try to reach ports (`id`, `address`, `port`, `word` each), names after `look_up` seconds at most.
+
+        Answer: `Dialled`.
+        """
         self._messages.dialled = frozenset(target["id"] for target in targets)
-        self._send({"do": "dial", "targets": list(targets), "seconds": seconds})
+        self._send({"do": "dial", "targets": list(targets), "seconds": seconds, "look_up": look_up})
 
     def start(self, plans: Iterable[TaskPlan], hold: bool, admitted: str) -> None:
         """Start workers; each answers `TaskStarted` or `TaskStartFailed`, later `TaskExited`.

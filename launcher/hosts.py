@@ -30,6 +30,8 @@ SETTLE = 0.5
 """Seconds between the first host that fails and the end of the start: others fail as well, and one report tells all."""
 DIAL_SECONDS = 3.0
 """How long hosts try to reach each other's ports. A lost packet is sent again after one second."""
+LOOK_UP_SECONDS = 11
+"""How long names are looked up before. A resolver asks its next server after five seconds."""
 
 Observer = Callable[[events.Event], None]
 
@@ -162,8 +164,9 @@ class Hosts:
         proof = Proof(self._hosts, self._answers.facts, self._answers.ports, word)
         while targets := proof.targets():
             self._answers.dialled.clear()
+            look_up = max(DIAL_SECONDS, min(LOOK_UP_SECONDS, int(until - time.monotonic() - DIAL_SECONDS)))
             for name, asked in targets.items():
-                self._connections[name].dial(asked, DIAL_SECONDS)
+                self._connections[name].dial(asked, DIAL_SECONDS, look_up)
             self._await(partial(self._answers.not_dialled, targets), until, observe)
             proof.take(self._answers.dialled)
         if proof.failures:

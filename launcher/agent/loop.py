@@ -191,9 +191,9 @@ class Agent:
         self.flush()
         self.try_gate()  # while the launcher makes its plan
 
-    def do_dial(self, targets: list[dict[str, Any]], seconds: float) -> None:
+    def do_dial(self, targets: list[dict[str, Any]], seconds: float, look_up: float) -> None:
         """Try to reach ports of other hosts."""
-        self.dialling = Dialling(targets, seconds)
+        self.dialling = Dialling(targets, seconds, look_up)
         self.tell_dialled()
 
     def tell_dialled(self) -> None:

@@ -192,10 +192,13 @@ class Dialling:
     moment more: TensorFlow may take any of them, and whoever answers has to have seen where we come from on each way.
     """
 
-    def __init__(self, targets: list[dict[str, Any]], seconds: float) -> None:
-        """Begin; each target has an `id`, an `address`, a `port`, and the `word` that is known there."""
+    def __init__(self, targets: list[dict[str, Any]], seconds: float, look_up: float) -> None:
+        """Begin; each target has an `id`, an `address`, a `port`, and the `word` that is known there.
+
+        Names are looked up for `look_up` seconds at most, and then dialled for as long as addresses are.
+        """
         self.until = time.monotonic() + seconds
-        self._seconds = seconds
+        self._seconds, self._look_up = seconds, look_up
         self._asked = {target["id"]: target for target in targets}
         self._waiting: list[tuple[Place, dict[str, Any]]] = []
         self._open: dict[int, tuple[socket.socket, Place, dict[str, Any]]] = {}
@@ -223,6 +226,7 @@ class Dialling:
         if names:
             try:
                 self._resolving = Resolving(names)
+                self.until = time.monotonic() + self._look_up
                 self.events[self._resolving.fd] = select.POLLIN
             except OSError as error:
                 self._unresolved(explained(error))
@@ -308,6 +312,7 @@ class Dialling:
                     self._add(target, places)
                 else:
                     self._finish(target, unresolved(name, why))
+        self.until = max(self.until if self._unanswered() else 0.0, time.monotonic() + self._seconds)
 
     def _unanswered(self) -> list[dict[str, Any]]:
         """Targets whose addresses are not known yet."""
@@ -365,7 +370,7 @@ class Dialling:
         for place, target in left:
             if target["id"] not in self.results:
                 self._take(place, target, f"not tried within {self._seconds:g} s")
-        self._unresolved(late)
+        self._unresolved(f"no answer in {self._look_up:g} s")
 
 
 def heard(each: socket.socket, word: bytes, challenge: bytes) -> str:

@@ -22,7 +22,7 @@ from launcher.doctor.probing import Probing, Question
 from launcher.heartbeat import Heartbeat
 from launcher.host import Inbox, receive
 from launcher.host_facts import VARIABLES, HostFacts
-from launcher.hosts import DIAL_SECONDS, StopRequestedError
+from launcher.hosts import DIAL_SECONDS, LOOK_UP_SECONDS, StopRequestedError
 from launcher.ssh_complaint import Complaint
 from launcher.transport import CONNECTING_AT_ONCE
 
@@ -163,7 +163,8 @@ class Visit:
             each = self.hosts[name]
             each.probing = Probing(each.patient, question)
             each.dials = by_host.get(name, ())
-            each.patient.dial([self._target(number, dial) for number, dial in enumerate(each.dials)], DIAL_SECONDS)
+            targets = [self._target(number, dial) for number, dial in enumerate(each.dials)]
+            each.patient.dial(targets, DIAL_SECONDS, LOOK_UP_SECONDS)
         self._await(
             lambda each: not each.probing or (each.dialled is not None and (each.answers.all_told or not each.talking)),
             seconds,
