@@ -8,8 +8,8 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from queue import SimpleQueue
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
 
 from launcher import events
 from launcher.access import Access, NotStartedError
@@ -26,22 +26,57 @@ PATIENCE = 2.0
 """Seconds without a first answer after which it is told that a host is waited for."""
 LONG_TURN = 10.0
 """Seconds after which a host that is still connecting no longer keeps others from it."""
-MOST_UNREAD = 1 << 24
-"""Bytes that may wait in the inbox, if all that does were as long as..."""
+MOST_UNREAD = 1 << 22
+"""Bytes of what one host tells that may wait in the inbox, where each event counts..."""
 EVENT_COST = 1 << 12
-"""...this at least, or the next event."""
+"""...as many bytes at least."""
 TURN_LOOK = 0.01
 """Seconds between two looks whether there is room again."""
 TRIES = 6
 """How often a connection is tried that an overloaded sshd dropped; its default drops 3 of 10 and more at a time."""
 PAUSE = 0.25
 """Seconds before the second try; it doubles with each, and is spread so that many do not come back at once."""
-Inbox = SimpleQueue[events.Event]
 BEAT = encode({"do": "beat"})
 
 
 class NoEndError(Exception):
     """A login shell prints, and the agent does not get its turn."""
+
+
+class Unread:
+    """How much of what one host tells waits in the inbox. What others tell does not count. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.size = 0
+
+    def add(self, size: int) -> None:
+        """So much more waits; less than nothing: it has been taken out."""
+        with self._lock:
+            self.size += size
+
+
+class Told(NamedTuple):
+    """An event in the inbox that a host waits with for its turn."""
+
+    event: events.Event
+    size: int
+    unread: Unread
+
+
+Inbox = SimpleQueue[events.Event | Told]
+
+
+def receive(inbox: Inbox, timeout: float) -> events.Event | None:
+    """The next event, or None after `timeout` seconds."""
+    try:
+        told = inbox.get(timeout=max(0.0, timeout))
+    except Empty:
+        return None
+    if not isinstance(told, Told):
+        return told
+    told.unread.add(-told.size)
+    return told.event
 
 
 class Connection:
@@ -71,6 +106,7 @@ class Connection:
         """
         self.name = name
         self._inbox = inbox
+        self._unread = Unread()
         self._access = access
         self._messages = messages
         self._gate = gate
@@ -281,11 +317,13 @@ class Connection:
             self._heard_at = time.monotonic()
 
     def _tell_in_turn(self, event: events.Event, size: int) -> None:
-        """A host that tells more than can be dealt with waits, and fills no memory."""
-        while self._inbox.qsize() > MOST_UNREAD // max(size, EVENT_COST) and not self._ended.wait(TURN_LOOK):
+        """A host that tells more than can be dealt with waits, and fills no memory. The others need not wait for it."""
+        while self._unread.size > MOST_UNREAD and not self._ended.wait(TURN_LOOK):
             pass
         if not self._ended.is_set():
-            self.tell(event)
+            told = Told(event, max(size, EVENT_COST), self._unread)
+            self._unread.add(told.size)
+            self._inbox.put(told)
 
     def _complaint(self) -> Complaint:
         if self._process is None or self._ended.is_set():

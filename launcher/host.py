@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from queue import Empty
 from typing import TYPE_CHECKING, Any
 
-from launcher import connection, events
+from launcher import connection
 from launcher.access import Access
 from launcher.agent_messages import AgentMessages, Message
 from launcher.cluster import Task
@@ -17,15 +16,8 @@ if TYPE_CHECKING:
     from launcher.plan import TaskPlan  # not needed before the agents are started
 
 Inbox = connection.Inbox
+receive = connection.receive
 BEATS_PER_LEASE = 5
-
-
-def receive(inbox: Inbox, timeout: float) -> events.Event | None:
-    """The next event, or None after `timeout` seconds."""
-    try:
-        return inbox.get(timeout=max(0.0, timeout))
-    except Empty:
-        return None
 
 
 class HostConnection(Connection):

@@ -10,13 +10,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from launching import PATIENCE
+
 from launcher import events
 from launcher.access import Access
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import Conversation, HostAwayError
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.worker_logs import WorkerLogs
-from launcher.host import HostConnection, Inbox
+from launcher.host import HostConnection, Inbox, receive
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
 from launcher.transport import LEASE, agent_argv
@@ -54,7 +56,7 @@ class GatheringHost:
             "gpu-a", (), Access("gpu-a", [*self._before, *agent_argv("gpu-a")]), inbox, gate
         )
         self.connection.hello(LEASE, ())
-        ready = inbox.get()
+        ready = receive(inbox, PATIENCE)
         assert isinstance(ready, events.HostReady)
         self.agent = int(ready.facts["pid"])
         self.conversation = Conversation(self._ask, itertools.count(1))
@@ -79,7 +81,7 @@ class GatheringHost:
         self.connection.ask_about_files(step, **fields)
 
     def _forward(self, inbox: Inbox, conversation: Conversation) -> None:
-        while not isinstance(event := inbox.get(), events.GatheringEnded):
+        while not isinstance(event := receive(inbox, PATIENCE), events.GatheringEnded):
             if isinstance(event, events.FileNews):
                 conversation.hear(event)
             elif isinstance(event, events.HostLost):

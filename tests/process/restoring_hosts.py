@@ -10,11 +10,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from gathering_host import INDEX_END, SHARD, contents
+from launching import PATIENCE
 
 from launcher import events
 from launcher.access import Access
 from launcher.gathering import Gathering
-from launcher.host import HostConnection, Inbox
+from launcher.host import HostConnection, Inbox, receive
 from launcher.restoring import Restoring
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
@@ -91,7 +92,7 @@ class RestoringHosts:
         self.said.append(text)
 
     def _forward(self) -> None:
-        while not isinstance(event := self._inbox.get(), events.GatheringEnded):
+        while not isinstance(event := receive(self._inbox, PATIENCE), events.GatheringEnded):
             if isinstance(event, events.FileNews | events.HostLost):
                 self.gathering.take(event)
 

@@ -14,7 +14,7 @@ from launching import MARK, PATIENCE, await_true
 from launcher import events
 from launcher.access import Access
 from launcher.cluster import Task
-from launcher.host import HostConnection, Inbox
+from launcher.host import HostConnection, Inbox, receive
 from launcher.plan import TaskPlan
 from launcher.transport import LEASE, agent_argv
 
@@ -43,7 +43,8 @@ class Host:
         return self.await_event(until)
 
     def await_event(self, kind: type[events.Event]) -> events.Event:  # type: ignore[valid-type]
-        while not isinstance(event := self._inbox.get(timeout=PATIENCE), kind):
+        while not isinstance(event := receive(self._inbox, PATIENCE), kind):
+            assert event is not None
             if isinstance(event, events.LogChunk):
                 self.pieces.append((event.offset, event.data))
         return event

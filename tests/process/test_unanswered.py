@@ -107,6 +107,15 @@ def test_a_host_that_tells_more_than_can_be_dealt_with_waits(connect: Connect, i
     assert told == 20_000
 
 
+def test_a_host_that_tells_more_than_can_be_dealt_with_lets_the_others_tell(connect: Connect, inbox: Inbox) -> None:
+    connect(sys.executable, "-c", TELLS_MUCH)
+    most = MOST_UNREAD // EVENT_COST + 1
+    await_true(lambda: inbox.qsize() == most, "as much as may wait", inbox.qsize)
+    connect(*agent_argv("gpu-b")).hello(PATIENCE, ())
+
+    await_true(lambda: inbox.qsize() > most, "what another host tells", inbox.qsize)
+
+
 def test_all_that_was_sent_before_arrives(connect: Connect, inbox: Inbox, tmp_path: Path) -> None:
     begin = tmp_path / "begin"
     os.mkfifo(begin)
