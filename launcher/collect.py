@@ -56,6 +56,7 @@ def command(early: HeadStart, /, run: str | None, run_dir: Path, *, take_over: b
     directory = find(run_dir, run, lambda line: click.echo(f"launch: {line}", err=True))
     with _held(directory, take_over) as is_running:
         state = directory.read_state() if is_running else directory.read_state_left(take_over=take_over)
+        state = replace(state, hosts=with_secrets(state, directory))
         if not trust_ssh_options:
             ask_for_options(directory, state, {host.name: host.ssh_options for host in state.hosts})
         raise SystemExit(collect(directory, state, early, is_running=is_running))
@@ -98,7 +99,7 @@ def collect(
         console.say("the launcher of this run has gone without an end: killed, or the machine went down")
     if all(host.name == LOCALHOST for host in state.hosts):
         console.say("all of this run is here: it had no other hosts")
-    remote = [as_host(host) for host in with_secrets(state, directory) if host.name != LOCALHOST]
+    remote = [as_host(host) for host in state.hosts if host.name != LOCALHOST]
     with signals_into(inbox), Hosts(remote, inbox, LEASE, early) as hosts:
         gathering = Gathering(
             directory,
@@ -137,7 +138,7 @@ def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox, console: Console) 
     return 0
 
 
-def with_secrets(state: RunState, directory: RunDirectory) -> Sequence[RunHost]:
+def with_secrets(state: RunState, directory: RunDirectory) -> tuple[RunHost, ...]:
     """The hosts of a run with their options for ssh: secrets in them stand in the cluster file alone.
 
     Raises:
@@ -152,7 +153,7 @@ def with_secrets(state: RunState, directory: RunDirectory) -> Sequence[RunHost]:
             f"{relative(request.cluster or '')} is no longer what it was: put it back as it was when the run began"
         )
     options = {host.name: tuple(chosen_options(host)) for host in requested_cluster(request).hosts if not host.is_local}
-    return [replace(host, ssh_options=options.get(host.name, host.ssh_options)) for host in state.hosts]
+    return tuple(replace(host, ssh_options=options.get(host.name, host.ssh_options)) for host in state.hosts)
 
 
 def as_host(host: RunHost) -> Host:

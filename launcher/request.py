@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from launcher.cluster_file import DEFAULT_COMMAND, NOTHING_ELSE, ClusterFile, Host, local_cluster, read_cluster_file
-from launcher.errors import UsageError
+from launcher.errors import LaunchError, UsageError
 from launcher.here import here
 
 FOR_ONE_LAUNCH = frozenset(
@@ -66,10 +66,20 @@ class Request(NamedTuple):
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Request:
-        """The request that a record was made of, but for its secrets."""
-        known = {key: value for key, value in record.items() if key in cls._fields}
-        paths = {key: Path(record[key]) for key in ("cluster", "directory") if record[key]}
-        return cls(**known | paths | {"command": tuple(record["command"])})
+        """The request that a record was made of, but for its secrets.
+
+        Raises:
+            LaunchError: it is none.
+        """
+        import msgspec
+
+        kinds = {key: kind for key, kind in get_type_hints(cls).items() if key not in FOR_ONE_LAUNCH}
+        kept = msgspec.defstruct("Kept", [(key, kind, cls._field_defaults[key]) for key, kind in kinds.items()])
+        try:
+            told = msgspec.convert(dict(record), kept, dec_hook=lambda kind, value: kind(value))
+        except ValueError as error:  # a ValidationError is one
+            raise LaunchError(f"`request` in the run's run.json cannot be read: {error}. Start another run.") from error
+        return cls(**msgspec.structs.asdict(told))
 
 
 def requested_cluster(request: Request) -> ClusterFile:

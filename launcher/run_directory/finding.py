@@ -32,6 +32,8 @@ def find(root: Path, run: str | None, complain: Callable[[str], object]) -> RunD
         try:
             _open_run(path)
         except ForeignError as error:
+            if os.access(path, os.X_OK) and not os.path.lexists(path / "run.json"):
+                continue  # it is no run: the directory of all, for example
             raise UsageError(str(error)) from error
         except OSError as error:
             if error.errno in NOT_THERE:

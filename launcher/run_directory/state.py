@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,17 @@ class RunHost:
     """Words for ssh from the cluster file, every path in them absolute."""
     connect_timeout: float = 10.0
     """Seconds."""
+
+    def __post_init__(self) -> None:
+        """Refuse what a launcher has not written.
+
+        Raises:
+            ValueError: no tasks of that name, no such time.
+        """
+        for slug in self.tasks:
+            Task.of_slug(slug)
+        if not math.isfinite(self.connect_timeout):
+            raise ValueError(f"connect_timeout is {self.connect_timeout}")
 
 
 def chief_host(hosts: Sequence[RunHost]) -> RunHost:

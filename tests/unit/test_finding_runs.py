@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,6 +45,16 @@ def test_an_unknown_run_is_told_with_the_nearest(tmp_path: Path) -> None:
         find(tmp_path, "20261120-142233-two_host", complain)
     with pytest.raises(UsageError, match="no run of yours here yet"):
         find(tmp_path / "elsewhere", None, complain)
+
+
+@pytest.mark.parametrize("which", ["", ".", "..", "../runs"])
+def test_a_directory_that_others_can_write_and_that_is_no_run_is_called_none(tmp_path: Path, which: str) -> None:
+    root = tmp_path / "runs"
+    run = started(root)
+    root.chmod(0o1777)
+
+    with pytest.raises(UsageError, match=f"is neither the name of a run .* Did you mean {run.name}"):
+        find(root, which, complain)
 
 
 def test_the_newest_run_is_found_where_no_link_leads_to_it(tmp_path: Path) -> None:
@@ -104,7 +116,30 @@ def a_file(run: RunDirectory) -> None:
     run.path.write_text("")
 
 
-ODD = [linked_to_nowhere, pipe, directory, huge, nested, no_json, writable, writable_directory, closed, a_file]
+def unreadable_hosts(run: RunDirectory) -> None:
+    host = {"name": "a", "tasks": ["worker"], "run_dir": "/r", "output_dir": "/r/o"}
+    run.run_file.write_text(json.dumps(json.loads(run.run_file.read_text()) | {"hosts": [host]}))
+
+
+def endless_patience(run: RunDirectory) -> None:
+    host = {"name": "a", "tasks": ["worker-0"], "run_dir": "/r", "output_dir": "/r/o", "connect_timeout": math.inf}
+    run.run_file.write_text(json.dumps(json.loads(run.run_file.read_text()) | {"hosts": [host]}))
+
+
+ODD = [
+    unreadable_hosts,
+    endless_patience,
+    linked_to_nowhere,
+    pipe,
+    directory,
+    huge,
+    nested,
+    no_json,
+    writable,
+    writable_directory,
+    closed,
+    a_file,
+]
 BY_ROOT = [pytest.param(anothers, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away"))]
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from launcher.collect import command as collect_command
 from launcher.collect import with_secrets
 from launcher.errors import UsageError
-from launcher.head_start import agents_of_run
+from launcher.head_start import HeadStart, agents_of_run
 from launcher.redaction.commands import redacted_words
 from launcher.redaction.yaml_copy import redacted_yaml
 from launcher.request import Request
@@ -58,6 +60,25 @@ def test_they_are_taken_from_the_cluster_file_of_the_run(run: RunDirectory) -> N
     (host,) = with_secrets(run.read_state(), run)
 
     assert host.ssh_options[:2] == ("-o", OPTION)
+
+
+def test_what_is_asked_about_is_what_would_be_used(run: RunDirectory) -> None:
+    """Who gives somebody a run could have written harmless options into its `run.json`, and others into its file."""
+    state = run.read_state()
+    shown = replace(state.hosts[0], ssh_options=("-o", "SetEnv=TOKEN=<redacted>"))
+    run.write_state(replace(state, hosts=(shown,), launcher=replace(state.launcher, host="elsewhere")))
+
+    with pytest.raises(UsageError) as refused:
+        collect_command.main([str(run.path)], standalone_mode=False, obj=HeadStart())
+
+    assert "ProxyCommand=nc --proxy-password <redacted> %h %p" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_what_one_launch_alone_may_ask_for_is_not_taken_from_a_run(run: RunDirectory, cluster: Path) -> None:
+    request = {**run.read_state().request, "cluster_copy": str(cluster), "trust_ssh_options": True}
+
+    assert Request.of_record(request) == Request.of_record(run.read_state().request)
 
 
 def test_a_file_that_has_changed_is_refused(run: RunDirectory, cluster: Path) -> None:
