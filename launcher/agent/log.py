@@ -13,6 +13,8 @@ TAIL = 1 << 15
 FAR = 1 << 22
 """Bytes before that in which the traceback is looked for whose message is longer: a printed array."""
 TRACEBACK = b"Traceback (most recent call last):"
+KNOWN = 64
+"""Bytes before where a log is read next: if they have become others, it was truncated and has grown as long again."""
 TRUNCATED = b"launch: the worker has truncated its log; it goes on here\n"
 """Stands in the stream where what comes next is at the beginning of the file again."""
 
@@ -27,6 +29,8 @@ class Log:
         """Where this process's own output begins in the file."""
         self._at = begin
         """Where in the file what comes next begins."""
+        self._last = b""
+        """The last bytes before that, as they were told."""
         self._shipped = self._acknowledged = begin
         """Of the stream."""
         self._ends_line = True
@@ -48,7 +52,7 @@ class Log:
 
     def go_on_after(self, former: Log) -> None:
         """Tell the rest of what the task's earlier process wrote."""
-        self._at, self._ends_line = former._at, former._ends_line
+        self._at, self._last, self._ends_line = former._at, former._last, former._ends_line
         self._shipped, self._acknowledged = former._shipped, former._acknowledged
         former.close()
 
@@ -65,7 +69,12 @@ class Log:
     @property
     def drained(self) -> bool:
         """Whether every byte has been shipped."""
-        return self._at == self.size
+        return self._at == self.size and not self._was_truncated
+
+    @property
+    def _was_truncated(self) -> bool:
+        before = self._at - len(self._last)
+        return self.size < self._at or os.pread(self._fd, len(self._last), before) != self._last
 
     def acknowledge(self, count: int) -> None:
         """The console has dealt with so many more bytes."""
@@ -82,17 +91,19 @@ class Log:
         return offset, data
 
     def _next_bytes(self, room: int) -> bytes:
-        if self.size < self._at:
+        if self._was_truncated:
             self._at = self._begin = 0
+            self._last = b""
             return TRUNCATED if self._ends_line else b"\n" + TRUNCATED
         data = os.pread(self._fd, room, self._at)
         self._at += len(data)
+        self._last = (self._last + data[-KNOWN:])[-KNOWN:]
         return data
 
     def tail(self) -> bytes:
         """The end of what this process has logged, behind the beginning of the traceback that ends there."""
         size = self.size
-        begin = self._begin if size >= self._at else 0  # it may have been truncated just now
+        begin = 0 if self._was_truncated else self._begin  # that may have been just now
         start = max(begin, size - TAIL)
         last = os.pread(self._fd, TAIL, start)
         if start == begin or TRACEBACK in last:

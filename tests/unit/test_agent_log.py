@@ -83,6 +83,19 @@ def test_a_truncated_log_that_was_written_to_again_is_told_from_its_beginning(pa
     assert shipped(log, told) == b"a long line without an end\n" + TRUNCATED + b"after\n"
 
 
+@pytest.mark.parametrize("after", [b"line 2\n", b"line 2\nline 3\n"], ids=["as long", "longer"])
+def test_a_truncated_log_that_has_grown_again_is_told_from_its_beginning(path: Path, log: Log, after: bytes) -> None:
+    append(path, b"line 1\n")
+    told = shipped(log)
+    os.truncate(path, 0)
+    append(path, after)
+    assert not log.drained
+
+    assert shipped(log, told) == b"line 1\n" + TRUNCATED + after
+    assert log.drained
+    assert log.tail() == after
+
+
 def test_a_log_may_be_truncated_again_and_again(path: Path, log: Log) -> None:
     told = b""
     for _ in range(3):
