@@ -172,8 +172,11 @@ def outdated(listing: Listing, is_here: Callable[[RemoteFile], bool], known: Map
             kind = file.directory, prefix is not None
             newest[kind] = max(newest.get(kind, 0), file.mtime_ns)
     left = {prefix for prefix in map(prefix_of, listing.files) if prefix is not None}
+    named_here = {(file.directory, True) for file in listing.files.values() if file.is_state and not is_here(file)}
     for path, entry in sorted(known.items(), key=lambda each: not each[0].endswith(".index")):
         prefix = prefix_of(path)
         kind = path.rpartition("/")[0], prefix is not None
+        if kind in named_here:
+            continue  # the file `checkpoint` here may still name it
         if path not in listing.files and prefix not in left and newest.get(kind, 0) > entry.mtime_ns:
             yield path

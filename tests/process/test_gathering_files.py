@@ -230,6 +230,22 @@ def test_a_launcher_that_ends_while_it_removes_a_checkpoint_leaves_no_index_with
     assert host.here == host.there
 
 
+def test_a_checkpoint_stays_until_the_file_that_names_its_successor_is_here(host: GatheringHost) -> None:
+    first = host.save(5)
+    host.gather()
+    for ending in (SHARD, ".index"):
+        (host.output / (first + ending)).unlink()
+    host.save(6)
+    host.write("checkpoints/checkpoint", b'model_checkpoint_path: "step-7"\n', mtime=2e9)
+    gathered = host.gather()
+    assert gathered.left == {"checkpoints/checkpoint": "the newest checkpoint that it names is not here"}
+    assert {f"{first}.index", first + SHARD} < host.here.keys()
+
+    host.save(7)
+    host.gather()
+    assert host.here == host.there
+
+
 def test_an_index_is_gone_before_the_data_of_its_successor_come(host: GatheringHost) -> None:
     prefix = host.save(5)
     host.gather()
