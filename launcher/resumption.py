@@ -12,8 +12,8 @@ from typing import NamedTuple
 import click
 
 from launcher.access import chosen_options
-from launcher.cluster_file import ClusterFile
-from launcher.errors import UsageError
+from launcher.cluster_file import ClusterFile, read_cluster_file
+from launcher.errors import ClusterFileError, UsageError
 from launcher.here import here
 from launcher.left_workers import await_their_end
 from launcher.own_files import ForeignError, read_own
@@ -143,15 +143,17 @@ def _with_secrets(together: Request) -> Request:
 def _with_unchanged_cluster(together: Request, request: Request, directory: RunDirectory) -> Request:
     """The cluster file of the run's beginning: the file itself where it is still the same, else the run's copy.
 
+    Without a copy no worker has been started, and the file is taken as it is.
+
     Raises:
         UsageError: only a copy without its secrets is left.
     """
     if together.cluster is None or request.cluster is not None:
         return together
-    if is_unchanged(together.cluster, directory):
-        return together
     copy = _copy(directory)
-    if copy is None or REDACTED in copy:
+    if copy is None or is_unchanged(together.cluster, directory):
+        return together
+    if REDACTED in copy:
         changed = f"{relative(together.cluster)} is no longer what it was when {directory.name} began"
         raise UsageError(f"{changed}, and secrets are not written down: add --cluster FILE")
     return together._replace(cluster_copy=directory.cluster_file)
@@ -178,11 +180,9 @@ def _copy(directory: RunDirectory) -> str | None:
 
 
 def _redacted_text(cluster: Path) -> str | None:
-    import yaml
-
     try:
-        return redacted_yaml(cluster.read_text("utf-8-sig"))
-    except (OSError, ValueError, yaml.YAMLError):
+        return redacted_yaml(read_cluster_file(cluster).text)
+    except ClusterFileError:
         return None  # it is gone, or has become something else
 
 
@@ -197,7 +197,7 @@ def _differences(directory: RunDirectory, together: Request, earlier: Request) -
             f"{relative(earlier.cluster or '')} has changed or gone since: the run's own copy, "
             f"{relative(together.cluster_copy)}, is used; --cluster FILE takes another"
         )
-    elif together.cluster is not None and now == before and not is_unchanged(together.cluster, directory):
+    elif together.cluster and now == before and _copy(directory) and not is_unchanged(together.cluster, directory):
         yield f"{relative(together.cluster)} has changed since, and is used as it is now"
     if together.directory not in (None, Path(here())):
         yield f"paths begin at {together.directory}, as before"

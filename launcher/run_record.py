@@ -7,12 +7,10 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 from launcher import __version__
 from launcher.cluster_file import ClusterFile
 from launcher.errors import LaunchError
-from launcher.here import here
 from launcher.plan import AttemptPlan
 from launcher.redaction.commands import redacted_words
 from launcher.redaction.yaml_copy import redacted_yaml
@@ -57,9 +55,8 @@ class RunRecord:
         """The first attempt is under way."""
         with self._complaining():
             self._directory.write_plan(plan.attempt, plan.as_record())
-            if self._request.cluster is not None:
-                text = Path(here(), self._request.cluster_copy or self._request.cluster).read_text("utf-8-sig")
-                self._directory.write_cluster_file(redacted_yaml(text))
+            if self._file.text:
+                self._directory.write_cluster_file(redacted_yaml(self._file.text))
             self._write_state("running", hosts)
 
     def begin_again(self, plan: AttemptPlan) -> None:

@@ -106,6 +106,14 @@ class Sync(NamedTuple):
     """Whether what `.gitignore` files name stays here."""
 
 
+class Unshown(str):
+    """A text that may hold secrets."""
+
+    def __repr__(self) -> str:
+        """Nothing of it: this may end up in a message."""
+        return "<not shown>"
+
+
 class ClusterFile(NamedTuple):
     """A whole cluster file, checked. The same value stands for `--workers N`, without any file."""
 
@@ -123,6 +131,8 @@ class ClusterFile(NamedTuple):
     """By task type: what its tasks run in place of `command`."""
     open_network: bool = False
     """Whether anybody may connect to the tasks' ports, not just the hosts of the run."""
+    text: str = ""
+    """What was read; empty: there is no file."""
 
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:
@@ -159,9 +169,13 @@ def read_cluster_file(path: Path, copy: Path | None = None) -> ClusterFile:
     from launcher.cluster_file.checks import task_counts
     from launcher.cluster_file.keys import read_entries
 
-    file, hosts = read_entries(path, copy)
+    text, file, hosts = read_entries(path, copy)
     numbered = number_tasks(task_counts(host) or {} for host in hosts)
     given: dict[str, Any] = {key: file.values[key] for key in ROOT_VALUES if key in file.values}
+    if "name" in given:
+        from launcher.redaction import redacted_text  # directories are called by it, here and on hosts
+
+        given["name"] = redacted_text(given["name"])
     sync = _sync(file, path)
     return ClusterFile(
         hosts=tuple(_host(host, tasks, file, sync) for host, tasks in zip(hosts, numbered, strict=True)),
@@ -170,6 +184,7 @@ def read_cluster_file(path: Path, copy: Path | None = None) -> ClusterFile:
         timeouts=Timeouts(**_section(file, "timeouts")),
         per_task=_section(file, "per_task"),
         open_network=_section(file, "network").get("open", False),
+        text=Unshown(text),
         **{"name": path.stem, **given},
     )
 

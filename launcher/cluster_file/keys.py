@@ -133,8 +133,8 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tf-launch cluster file", **ROOT.schema}
 
 
-def read_entries(path: Path, copy: Path | None = None) -> tuple[Entries, tuple[Entries, ...]]:
-    """The file's top level, and its hosts with `defaults` merged in. All of it is correct.
+def read_entries(path: Path, copy: Path | None = None) -> tuple[str, Entries, tuple[Entries, ...]]:
+    """The file's text, its top level, and its hosts with `defaults` merged in. All of it is correct.
 
     A `copy`, if there is one, is read in its place.
 
@@ -142,7 +142,8 @@ def read_entries(path: Path, copy: Path | None = None) -> tuple[Entries, tuple[E
         ClusterFileError: with every mistake of the file.
     """
     mistakes = Mistakes(str(copy or path))
-    root = parse(read_text(copy or path, mistakes), mistakes)
+    text = read_text(copy or path, mistakes)
+    root = parse(text, mistakes)
     if root is None:
         mistakes.fail(1, 1, f"the file is empty; write at least hosts: [{HOST_EXAMPLE}]")
     file = ROOT.read(root, "the cluster file", mistakes)
@@ -152,4 +153,4 @@ def read_entries(path: Path, copy: Path | None = None) -> tuple[Entries, tuple[E
         check_sync(file, path, mistakes)
         check_per_task(file, hosts, mistakes)
     mistakes.check()
-    return file, hosts
+    return text, file, hosts

@@ -13,7 +13,7 @@ class Places:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        hosts = read_entries(path)[1] if path else ()
+        hosts = read_entries(path)[2] if path else ()
         self._hosts = {host.values["host"]: host for host in hosts}
 
     def of(self, hosts: Iterable[str], key: str) -> list[str]:

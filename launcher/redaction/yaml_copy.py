@@ -27,10 +27,12 @@ def redacted_yaml(text: str) -> str:
     """
     import yaml
 
-    tokens = [token for token in yaml.scan(text, yaml.SafeLoader) if isinstance(token, yaml.ScalarToken)]
+    text = str(text)  # libyaml takes nothing that only inherits from it
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # as for reading: they differ in what they accept
+    tokens = [token for token in yaml.scan(text, loader) if isinstance(token, yaml.ScalarToken)]
     begins = {token.end_mark.index: token.start_mark.index for token in tokens}
     nodes = _Nodes()
-    nodes.visit(yaml.compose(text, yaml.SafeLoader))
+    nodes.visit(_composed(yaml.parse(text, loader)))
     nodes.hide_repeated()
     edits: list[tuple[int, int, str]] = []
     for node, shown in nodes.shown.values():
@@ -42,6 +44,39 @@ def redacted_yaml(text: str) -> str:
     for start, end, shown in sorted(edits, reverse=True):
         text = f"{text[:start]}{shown}{text[end:]}"
     return text
+
+
+def _composed(events: Iterator[Any]) -> Any:
+    """The node graph, as `yaml.compose` makes it; that knows no anchor which is given again."""
+    import yaml
+
+    anchors: dict[str, Any] = {}
+    begun: list[list[Any]] = [[]]
+    """What belongs to each collection that has not ended."""
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            belonging, node = begun.pop(), begun[-1][-1]
+            is_map = isinstance(node, yaml.MappingNode)
+            node.value = list(zip(belonging[::2], belonging[1::2], strict=True)) if is_map else belonging
+        elif isinstance(event, yaml.AliasEvent):
+            begun[-1].append(anchors[str(event.anchor)])
+        elif isinstance(event, yaml.NodeEvent):
+            node = _node(event)
+            begun[-1].append(node)
+            if event.anchor is not None:
+                anchors[event.anchor] = node
+            if isinstance(event, yaml.CollectionStartEvent):
+                begun.append([])
+    return begun[0][0]
+
+
+def _node(event: Any) -> Any:
+    import yaml
+
+    if isinstance(event, yaml.ScalarEvent):
+        end: Any = event.end_mark
+        return yaml.ScalarNode("", event.value, None, end)
+    return (yaml.SequenceNode if isinstance(event, yaml.SequenceStartEvent) else yaml.MappingNode)("", [])
 
 
 class _Nodes:

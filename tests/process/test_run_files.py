@@ -131,3 +131,50 @@ def fill(place: Path) -> None:
                 filler.write(os.urandom(4096))
         except OSError:
             return
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """An ssh that has every host be this machine, once it has run a line of shell."""
+
+    def write(first: str) -> dict[str, str]:
+        ssh = tmp_path / "bin" / "ssh"
+        ssh.parent.mkdir(exist_ok=True)
+        ssh.write_text(f'#!/bin/sh\nfor line; do :; done\n{first}\nexec sh -c "$line"\n')
+        ssh.chmod(0o755)
+        return {"PATH": f"{ssh.parent}:{os.environ['PATH']}"}
+
+    return write
+
+
+def elsewhere(place: Path, more: str = "") -> Path:
+    file = place / "c.yaml"
+    file.write_text(
+        f"hosts: [{{host: elsewhere, workdir: {place}, run_dir: {place / 'there'}}}]\ncommand: ['true']\n{more}"
+    )
+    return file
+
+
+def test_a_file_that_is_saved_while_a_run_begins_changes_nothing(
+    launch: Start, stand_in: Callable[[str], dict[str, str]], tmp_path: Path
+) -> None:
+    file = elsewhere(tmp_path)
+    begun_with = file.read_text()
+    started = launch("--cluster", file, env=stand_in(f"echo 'hosts: [' >{file}"))
+
+    assert started.succeeded()
+    assert file.read_text() == "hosts: [\n"
+    assert (started.run_directory / "cluster.yaml").read_text() == begun_with
+
+
+def test_a_run_that_has_started_no_worker_goes_on_with_the_file_as_it_is(
+    launch: Start, stand_in: Callable[[str], dict[str, str]], tmp_path: Path
+) -> None:
+    file = elsewhere(tmp_path, "# PASS=hunter2\n")
+    first = launch("--cluster", file, env=stand_in("exit 1"))
+    assert first.wait() == 3
+
+    resumed = launch("--run-dir", first.runs, "--resume", "latest", env=stand_in(":"))
+
+    assert resumed.succeeded()
+    assert "changed" not in resumed.stderr

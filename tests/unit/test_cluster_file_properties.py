@@ -23,6 +23,7 @@ from launcher.cluster_file import (
     read_cluster_file,
 )
 from launcher.errors import ClusterFileError
+from launcher.redaction import redacted_text
 
 # Without YAML 1.1's rarer line breaks: PyYAML writes them unescaped, so that it cannot read them back either.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\x85\u2028\u2029\ufeff"), max_size=20)
@@ -95,7 +96,7 @@ def expected_file(file: dict[str, Any]) -> ClusterFile:
     defaults = file.get("defaults", {})
     counts = [(defaults | host).get("tasks", {"worker": 1}) for host in file["hosts"]]
     return ClusterFile(
-        name=file.get("name", "c"),
+        name=redacted_text(file.get("name", "c")),
         hosts=tuple(
             expected_host(host, file, tasks) for host, tasks in zip(file["hosts"], number_tasks(counts), strict=True)
         ),
@@ -127,7 +128,7 @@ def test_a_correct_file_means_what_it_says(
     path = tmp_path / "c.yaml"
     path.write_bytes((bom + text).encode())
 
-    assert read_cluster_file(path) == expected_file(file)
+    assert read_cluster_file(path)._replace(text="") == expected_file(file)
 
 
 @ANY_PATH

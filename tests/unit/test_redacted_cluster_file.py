@@ -11,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.cluster_file import read_cluster_file
+from launcher.cluster_file.file_text import Mistakes
+from launcher.cluster_file.yaml_nodes import YamlList, YamlMap, parse
+from launcher.errors import ClusterFileError
 from launcher.redaction import REDACTED
 from launcher.redaction.yaml_copy import IN_PLACE_OF_COMMENT, redacted_yaml
 
@@ -81,6 +84,34 @@ def test_a_secret_goes_however_it_is_written(form: str, tmp_path: Path) -> None:
     copy = read_cluster_file(tmp_path / "copy.yaml")
     assert copy.hosts[0].env["MODE"] == "fast"
     assert redacted_yaml(shown) == shown
+
+
+READ_BY_LIBYAML_ALONE = {
+    "tabs": "  env: {DB_PASS:\thunter2}\t# PASS=hunter2\n  workers:\t1\n",
+    "an anchor that is given again": "  python: &pw python3\n  env: {A: *pw, DB_PASS: &pw hunter2, B: *pw}\n",
+}
+
+
+@pytest.mark.parametrize("form", READ_BY_LIBYAML_ALONE)
+def test_whatever_can_be_read_can_be_copied(form: str, tmp_path: Path) -> None:
+    text = HOST + READ_BY_LIBYAML_ALONE[form]
+    (tmp_path / "given.yaml").write_text(text)
+    given = read_cluster_file(tmp_path / "given.yaml").hosts[0]
+
+    shown = redacted_yaml(text)
+    (tmp_path / "copy.yaml").write_text(shown)
+
+    assert "hunter2" not in shown
+    copy = read_cluster_file(tmp_path / "copy.yaml").hosts[0]
+    assert {key: REDACTED if "hunter2" in value else value for key, value in given.env.items()} == copy.env
+
+
+def test_lines_that_end_as_on_windows_stay_so() -> None:
+    text = f"{HOST}  env:  # PASS=hunter2\n    PASS: |\n      hunter2\n      hunter2\n    A: b\n".replace("\n", "\r\n")
+    shown = redacted_yaml(text)
+
+    assert "hunter2" not in shown
+    assert shown.endswith(f"PASS: {REDACTED}\r\n    A: b\r\n")
 
 
 COMMENTS = [
@@ -183,3 +214,39 @@ def test_a_copy_has_the_structure_of_the_file_and_none_of_its_secrets(
     assert SECRET not in shown
     assert known_secret_gone(yaml.safe_load(shown)) == known_secret_gone(yaml.safe_load(text))
     assert redacted_yaml(shown) == shown
+
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "cluster_configs").glob("*.yaml"))
+PIECES = [*"{}[],:?-#&*!|>'\"%\t \n", "\r\n", "\u2028", "---\n", "!!str ", "&a x", "*a", ": ", "- ", "|2\n", "\\x41"]
+
+
+def meaning(text: str) -> Any:
+    """What a file says; None: it cannot be read."""
+    mistakes = Mistakes("c.yaml")
+    try:
+        root = parse(text, mistakes)
+        mistakes.check()
+    except ClusterFileError:
+        return None
+
+    def said(node: Any) -> Any:
+        if isinstance(node, YamlMap):
+            return {key: said(value) for key, (_, value) in node.entries.items()}
+        return [said(item) for item in node.items] if isinstance(node, YamlList) else node.text
+
+    return root and said(root)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(EXAMPLES),
+    st.lists(st.tuples(st.floats(0, 1), st.sampled_from(PIECES), st.integers(0, 4)), min_size=1, max_size=4),
+)
+def test_any_file_that_can_be_read_can_be_copied(example: Path, edits: list[tuple[float, str, int]]) -> None:
+    text = example.read_text()
+    for place, piece, removed in edits:
+        at = int(place * len(text))
+        text = text[:at] + piece + text[at + removed :]
+
+    if said := meaning(text):
+        assert meaning(redacted_yaml(text)) == said
