@@ -81,6 +81,9 @@ def begin_clean() -> None:
     while (spare := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         pass
     os.close(spare)
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # so Python finds what was closed
+            setattr(sys, name, os.fdopen(fd, "w" if fd else "r", closefd=False))
     for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - importing pathlib takes longer than all of this
         with contextlib.suppress(OSError):  # the one that this list was read from is closed again
             os.set_inheritable(fd, fd <= STDERR)

@@ -224,8 +224,8 @@ def _ready(of: AgentMessages, told: Told, _: bytes) -> events.HostReady:
 
 
 def _waits_elsewhere(of: AgentMessages, told: Told, _: bytes) -> events.TaskWaitsElsewhere:
-    places = (tuple(told[each]) for each in ("ports", "connected", "dialled"))
-    return events.TaskWaitsElsewhere(of.host, of.task(told["task"]), told["own"], *places)
+    places = (tuple(map(harmless_line, told[each])) for each in ("connected", "dialled"))
+    return events.TaskWaitsElsewhere(of.host, of.task(told["task"]), told["own"], tuple(told["ports"]), *places)
 
 
 def _exited(of: AgentMessages, told: Told, body: bytes) -> events.TaskExited:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from importlib import import_module
@@ -15,6 +16,7 @@ from launcher.called_as import launch_command
 from launcher.errors import EXIT_HOST, EXIT_USAGE, ClusterFileError, LaunchError, UsageError
 from launcher.head_start import OTHER_COMMANDS, HeadStart
 from launcher.here import here, take
+from launcher.standard_output import write_error
 from launcher.wording import harmless
 
 EPILOG = """\b
@@ -50,7 +52,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 """
 
 
-@click.command(context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
+@click.command(cls=options.Command, context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
 @options.cluster
 @options.workers
 @click.option("--dry-run", is_flag=True, help="Show what would be started, start and write nothing.")
@@ -127,8 +129,9 @@ def main(early: HeadStart | None = None) -> NoReturn:
     except LaunchError as error:
         leave(error.exit_code, "\n".join(f"launch: {line}" for line in str(error).splitlines()))
     except click.ClickException as error:
-        error.show()
-        leave(EXIT_USAGE)
+        said = io.StringIO()
+        error.show(said)
+        leave(EXIT_USAGE, said.getvalue().rstrip("\n"))
     except (click.Abort, KeyboardInterrupt):
         leave(130)
     except (OSError, RuntimeError) as error:  # an Abort is one as well
@@ -161,5 +164,5 @@ def leave(code: int, complaint: str = "") -> NoReturn:
     if complaint:
         from launcher.redaction import redacted_text  # a run that is well has no complaint
 
-        click.echo(harmless(redacted_text(complaint)), err=True)
+        write_error(harmless(redacted_text(complaint)))
     raise SystemExit(code)

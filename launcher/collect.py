@@ -34,6 +34,7 @@ from launcher.run_directory.hold import COLLECT, HeldError, Hold
 from launcher.run_directory.state import LOST, RunHost, RunState
 from launcher.run_directory.whole_files import relative
 from launcher.ssh_consent import ask_for_options
+from launcher.standard_output import write_error
 from launcher.transport import LEASE, LOCALHOST
 
 EPILOG = """\b
@@ -45,7 +46,7 @@ Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is 
 """
 
 
-@click.command(context_settings=options.SETTINGS, epilog=EPILOG)
+@click.command(cls=options.Command, context_settings=options.SETTINGS, epilog=EPILOG)
 @options.run_dir
 @options.take_over
 @options.trust_ssh_options
@@ -53,7 +54,7 @@ Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is 
 @click.pass_obj
 def command(early: HeadStart, /, run: str | None, run_dir: Path, *, take_over: bool, trust_ssh_options: bool) -> None:
     """Bring the files that a run has left on other hosts: the chief's, and all workers' logs."""
-    directory = find(run_dir, run, lambda line: click.echo(f"launch: {line}", err=True))
+    directory = find(run_dir, run, lambda line: write_error(f"launch: {line}"))
     with _held(directory, take_over) as is_running:
         state = directory.read_state() if is_running else directory.read_state_left(take_over=take_over)
         state = replace(state, hosts=with_secrets(state, directory))

@@ -13,7 +13,7 @@ from launcher.cluster_file import ClusterFile, Host
 from launcher.free_ports import free_ports
 from launcher.plan import AttemptPlan, TaskPlan
 from launcher.reachability import LOOPBACK
-from launcher.wording import amount, counted, listed
+from launcher.wording import amount, counted, harmless, listed
 
 if TYPE_CHECKING:
     from launcher.sync.project import Project  # not needed where nothing is sent
@@ -93,15 +93,22 @@ def as_text(plan: AttemptPlan, project: Project | None = None, width: int | None
     from rich.console import Console
 
     out = io.StringIO()
-    console = Console(file=out, width=width or 10_000, force_terminal=color, highlight=False, soft_wrap=width is None)
+    console = Console(
+        file=out,
+        width=width or 10_000,
+        force_terminal=color,
+        highlight=False,
+        emoji=False,
+        soft_wrap=width is None,
+    )
     if project is not None:
         size = f"{counted(len(project.files), 'file')}, {amount(sum(file.size for file in project.files))}"
-        console.print(f"project  {project.directory}  {size}", style="bold", markup=False)
+        console.print(f"project  {harmless(str(project.directory))}  {size}", style="bold", markup=False)
     console.print(f"network  {_who_may_connect(plan)}", style="bold", markup=False)
     for task in plan.tasks:
         console.print(f"{task.task}  on {task.host}  at {task.address}", style="bold", markup=False)
         for key, value in _lines(task):
-            console.print(f"  {key:<8} {value}", markup=False)
+            console.print(f"  {key:<8} {harmless(value)}", markup=False)
     return out.getvalue()
 
 

@@ -11,6 +11,7 @@ import click
 from launcher.called_as import launch_command
 from launcher.errors import UsageError
 from launcher.placeholders import kept
+from launcher.standard_output import writing_out
 
 if TYPE_CHECKING:
     from launcher.request import Request
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 BEFORE_COMMAND = SETTINGS | {"allow_interspersed_args": False}
 """Where a program's own command line may follow: from its first word on, the options are the program's."""
+
+
+class Command(click.Command):
+    """A command whose `--help` and `--version` are written like all else that a command prints."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; those two are printed, and end the command, while that is done."""
+        with writing_out():
+            return super().parse_args(ctx, args)
+        raise click.exceptions.Exit(0)  # nobody reads them any more
+
 
 cluster = click.option(
     "-c", "--cluster", type=click.Path(path_type=Path), metavar="FILE", help="The cluster file (YAML)."

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
 from launcher.access import chosen_options
 from launcher.cluster_file import ClusterFile, read_cluster_file
 from launcher.errors import ClusterFileError, UsageError
@@ -27,6 +25,7 @@ from launcher.run_directory.hold import DRY_RUN, LAUNCH, Hold
 from launcher.run_directory.state import LOST, RunState
 from launcher.run_directory.whole_files import relative
 from launcher.ssh_consent import ask_for_options
+from launcher.standard_output import write_error
 
 
 class Resumption(NamedTuple):
@@ -76,7 +75,7 @@ def resumed(request: Request) -> Iterator[Resumption]:
     Raises:
         UsageError: there is no such run, another launcher has it, or what it was begun with must be said again.
     """
-    directory = find(request.run_dir, request.resume, lambda line: click.echo(f"launch: {line}", err=True))
+    directory = find(request.run_dir, request.resume, lambda line: write_error(f"launch: {line}"))
     hold = Hold(directory.path, DRY_RUN if request.dry_run else LAUNCH, take_over=request.take_over)
     try:
         state = directory.read_state_left(take_over=request.take_over)

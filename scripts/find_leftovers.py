@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,12 +15,15 @@ from itertools import groupby
 from typing import Any
 
 import over_ssh
+from printing import finish, put
 from words import amount, counted, harmless, shown, span
 
 ANSWER = "\0tf-launch answer "
 HERE = "this machine"
 RUN_DIR = "~/.tf-launch/runs"
 AT_ONCE = 32
+LONGEST = 300
+"""Characters of what a host complains of that are shown."""
 EXIT_DONE, EXIT_USAGE, EXIT_HOST, EXIT_INTERRUPTED = 0, 2, 3, 130
 EPILOG = """\
 Processes are found by the run id in their environment (LAUNCH_RUN_ID), never by a program's name, and only your own are
@@ -112,14 +117,13 @@ def asked(host: str, request: dict[str, Any]) -> dict[str, Any]:
     text = over_ssh.program("leftovers")
     argv = [sys.executable, "-I", "-S", "-c", text.decode()] if host == HERE else over_ssh.command(host, text)
     given = json.dumps(request).encode()
-    try:
-        done = subprocess.run(argv, input=given if host == HERE else text + given, capture_output=True)
-    except FileNotFoundError as error:
-        raise HostFailedError(f"{host}: {over_ssh.NO_SSH}") from error
-    _, mark, answer = done.stdout.decode("utf-8", "replace").rpartition(ANSWER)
+    if shutil.which(argv[0]) is None:
+        raise HostFailedError(f"{host}: {over_ssh.NO_SSH}")
+    out, err, code = printed(host, argv, given if host == HERE else text + given)
+    _, mark, answer = out.rpartition(ANSWER)
     if not mark:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise HostFailedError(f"{host}: {said[-1] if said else f'no answer (exit code {done.returncode})'}")
+        said = err.strip().splitlines()
+        raise HostFailedError(f"{host}: {said[-1][:LONGEST] if said else f'no answer (exit code {code})'}")
     try:
         found = json.loads(answer)
     except (ValueError, RecursionError):
@@ -128,6 +132,22 @@ def asked(host: str, request: dict[str, Any]) -> dict[str, Any]:
         raise HostFailedError(f"{host}: it answered with something that nobody understands")
     told: dict[str, Any] = found
     return told
+
+
+def printed(host: str, argv: Sequence[str], given: bytes) -> tuple[str, str, int]:
+    """What a program prints on stdout and stderr, and its exit code.
+
+    Raises:
+        HostFailedError: it prints without end.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with subprocess.Popen(over_ssh.bounded(argv), stdin=subprocess.PIPE, stdout=out, stderr=err) as process:
+            process.communicate(given)
+        if over_ssh.went_too_far(process):
+            raise HostFailedError(f"{host}: {over_ssh.NO_END}; {over_ssh.NO_END_REMEDY}")
+        for file in (out, err):
+            file.seek(0)
+        return out.read().decode("utf-8", "replace"), err.read().decode("utf-8", "replace"), process.returncode
 
 
 def fits(value: Any, shape: Any) -> bool:
@@ -243,13 +263,12 @@ def agreed(question: str, options: argparse.Namespace) -> bool:
 
 def tell(line: str) -> None:
     """A line of what was found or done."""
-    print(harmless(line))
+    put(harmless(line), sys.stdout)
 
 
 def complain(text: str) -> None:
-    """An error, after all that was shown so far."""
-    sys.stdout.flush()
-    print(harmless(f"leftovers: {text}"), file=sys.stderr, flush=True)
+    """An error."""
+    put(harmless(f"leftovers: {text}"), sys.stderr)
 
 
 if __name__ == "__main__":
@@ -257,3 +276,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    finally:
+        finish()

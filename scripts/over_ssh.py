@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +11,10 @@ NO_SSH = "`ssh` is not installed on this machine: install OpenSSH's client (Debi
 """What to say where `command` names a program that is not there."""
 ON_HOST = Path(__file__).resolve().parent / "on_host"
 OPTIONS = ("-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ClearAllForwardings=yes")
+MOST_PRINTED = 16 << 20
+"""Bytes that may come from a host at most; an answer is shorter."""
+NO_END = "the login shell there prints without end"
+NO_END_REMEDY = "look at its ~/.bashrc and ~/.profile, which may print only in a terminal"
 
 
 def program(name: str) -> bytes:
@@ -23,3 +29,14 @@ def command(host: str, text: bytes, options: Sequence[str] = OPTIONS) -> list[st
     """
     words = f'import sys;sys.argv=["tf-launch"];exec(sys.stdin.buffer.read({len(text)}))'
     return ["ssh", *options, "--", host, f"exec python3 -I -S -c '{words}'"]
+
+
+def bounded(argv: Sequence[str]) -> list[str]:
+    """The same command, which the kernel ends where a file that it prints to becomes too long."""
+    limits = f"ulimit -c 0 2>/dev/null; ulimit -f {MOST_PRINTED // 512} 2>/dev/null"
+    return ["sh", "-c", f'{limits}; exec "$@"', "sh", *argv]
+
+
+def went_too_far(process: subprocess.Popen[bytes]) -> bool:
+    """Whether that is how it ended, or what a shell passes on of it."""
+    return process.wait() in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)

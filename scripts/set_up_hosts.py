@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import over_ssh
+from printing import finish, put
 
 from launcher.access import chosen_options
 from launcher.cluster_file import Host, read_cluster_file
@@ -35,6 +36,8 @@ VENV = "~/tf-launch/venv"
 WORD = "\0tf-launch "
 LONGEST_ANSWER = 1 << 20
 """Bytes of a line."""
+MOST_NOISE = 1 << 20
+"""Bytes that a login shell may print."""
 AT_ONCE = 16
 EXIT_DONE, EXIT_HOST, EXIT_INTERRUPTED = 0, 3, 130
 DESCRIPTION = """\
@@ -69,10 +72,10 @@ def main() -> int:
         places = wanted(options)
         given = request(options)
     except (LaunchError, OSError) as error:
-        print(f"setup_host: {harmless(str(error))}", file=sys.stderr)
+        put(f"setup_host: {harmless(str(error))}", sys.stderr)
         return UsageError.exit_code
     if shutil.which("ssh") is None:
-        print(f"setup_host: {over_ssh.NO_SSH}", file=sys.stderr)
+        put(f"setup_host: {over_ssh.NO_SSH}", sys.stderr)
         return EXIT_HOST
     with ThreadPoolExecutor(AT_ONCE) as pool, Connections() as connections:
         done = list(pool.map(lambda place: set_up(place, given, connections), places))
@@ -165,13 +168,20 @@ class Connections:
         """A process, to its end."""
         with self._lock:
             process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaint, start_new_session=True
+                over_ssh.bounded(argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaint,
+                start_new_session=True,
             )
             self._processes.append(process)
             if self.over:
                 process.terminate()
-        with process:
-            yield process
+        with contextlib.suppress(BrokenPipeError), process:
+            try:
+                yield process
+            finally:
+                process.terminate()  # whatever else it does, nobody waits for it
 
 
 def set_up(place: Place, given: bytes, connections: Connections) -> dict[str, Any] | None:
@@ -183,10 +193,7 @@ def set_up(place: Place, given: bytes, connections: Connections) -> dict[str, An
     line = json.dumps({**json.loads(head), "venv": place.venv}).encode()
     argv = over_ssh.command(name, text, ssh)
     with tempfile.TemporaryFile() as complaint, connections.to(argv, complaint) as process:
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(text + line + b"\n" + pins)
-            process.stdin.flush()
+        threading.Thread(target=feed, args=(process, text + line + b"\n" + pins), daemon=True).start()
         for answer in answers(process):
             if "say" in answer:
                 say(name, answer["say"])
@@ -199,6 +206,9 @@ def set_up(place: Place, given: bytes, connections: Connections) -> dict[str, An
                 return done
         if connections.over:
             return None
+        if over_ssh.went_too_far(process):
+            complain(name, over_ssh.NO_END, over_ssh.NO_END_REMEDY)
+            return None
         how = f"the connection closed, ssh ended with exit code {process.wait()}"
         complaint.seek(0)
         why = explained(complaint.read().decode("utf-8", "replace"), how, name, chosen_options(place.host))
@@ -206,13 +216,27 @@ def set_up(place: Place, given: bytes, connections: Connections) -> dict[str, An
     return None
 
 
+def feed(process: subprocess.Popen[bytes], given: bytes) -> None:
+    """Write to a process that reads when it likes. Its stdin stays open: an end would mean that nobody waits for it."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended, or nobody waits for it any more
+        process.stdin.write(given)
+        process.stdin.flush()
+
+
 def answers(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
     """What the program there tells, line by line."""
     assert process.stdout is not None
+    noise = 0
     while line := process.stdout.readline(LONGEST_ANSWER):
         _, mark, answer = line.decode("utf-8", "replace").partition(WORD)
         if mark:
             yield understood(answer)
+            continue
+        noise += len(line)
+        if noise > MOST_NOISE:
+            process.kill()
+            yield {"failed": over_ssh.NO_END, "remedy": over_ssh.NO_END_REMEDY}
 
 
 def understood(answer: str) -> dict[str, Any]:
@@ -243,24 +267,27 @@ def tell_what_to_write(ready: Mapping[str, Mapping[str, Any]]) -> None:
     """The line that makes the launcher use it."""
     for python in dict.fromkeys(each["python"] for each in ready.values()):
         names = [name for name, each in ready.items() if each["python"] == python]
-        print(f"\nIn the cluster file, for {', '.join(names)} (or in `defaults`):\n    python: {harmless_line(python)}")
+        whose = f"\nIn the cluster file, for {', '.join(names)} (or in `defaults`):"
+        put(f"{whose}\n    python: {harmless_line(python)}", sys.stdout)
 
 
 def say(host: str, text: str) -> None:
     """A line of one host's."""
-    print(harmless_line(f"[{host}] {text}"), flush=True)
+    put(harmless_line(f"[{host}] {text}"), sys.stdout)
 
 
 def complain(host: str, reason: str, remedy: str) -> None:
     """Why a host could not be set up."""
     first, *more = harmless(f"[{host}] error: {reason}\n{remedy}".rstrip()).split("\n")
     lines = [first, *(f"  {line}" for line in more)]  # behind an indent they pass for nobody's own
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    put("\n".join(lines), sys.stderr)
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        print("setup_host: interrupted: the next one starts where it has to", file=sys.stderr)
+        put("setup_host: interrupted: the next one starts where it has to", sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
+    finally:
+        finish()

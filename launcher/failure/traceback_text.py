@@ -14,6 +14,8 @@ MOST_FOREIGN = 20
 """Different lines of other threads that are looked for inside a traceback."""
 
 _HEADER = re.compile(r"[ |+]*(?:Exception Group )?Traceback \(most recent call last\):$")
+_IN_GROUP = re.compile(r" {4,}[|+]")
+"""The tracebacks that an exception group holds stand further in than its own."""
 _CONNECTORS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
@@ -60,7 +62,8 @@ class Crash:
 
 def last_crash(lines: Sequence[str]) -> Crash | None:
     """The last traceback, with the whole chain of exceptions it belongs to; None: there is none."""
-    headers = [number for number in range(len(lines)) if _is_header(lines, number)]
+    every = [number for number in range(len(lines)) if _is_header(lines, number)]
+    headers = [number for number in every if not _IN_GROUP.match(lines[number])] or every
     if not headers:
         return _headless_crash(lines)
     chain = _chain(lines, headers)

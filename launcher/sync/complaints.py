@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.run_directory.whole_files import shown
-from launcher.wording import amount
+from launcher.wording import amount, harmless_line, listed
 
 NAMED = 5
 """So many files are named."""
@@ -23,15 +23,26 @@ _REMEDIES = {
 
 def in_the_way(host: str, top: str, files: Sequence[tuple[str, str]]) -> str:
     """Files of the user's that would be lost; `files` are paths below `top`, each with what is wrong with it."""
-    lines = [f"{host}: {_place(top, path)} {what}" for path, what in files[:NAMED]]
+    lines = [f"{host}: {_place(top, path)} {harmless_line(what)}" for path, what in files[:NAMED]]
     if len(files) > NAMED:
         lines.append(f"{host}: and {len(files) - NAMED} more")
     first = f"{top}/{files[0][0]}"
-    move = shlex.join(["mv", first, f"{first}.old"])
+    move = shlex.join(["mv", first, f"{first}.old"]) if first.isprintable() else "mv FILE FILE.old"
     advice = f"What of it you want, copy into the project here; then move it out of the way on {host}: {move}"
     return "\n".join(
         [*lines, f"  The launcher has touched nothing there. {advice}; or name another `workdir` for the host."]
     )
+
+
+def left_there(host: str, kept: Sequence[str]) -> str:
+    """Files that are gone here, and that somebody has changed there."""
+    names = listed([shown(Path(path)) for path in kept])
+    return f"{host}: left there, though gone here, because it was changed there: {names}"
+
+
+def waiting(host: str, path: str) -> str:
+    """Others have the directory at the moment."""
+    return f"{host}: waiting until another host or launch is done with {_place(path)}"
 
 
 def no_room(host: str, top: str, needed: int, free: int) -> str:

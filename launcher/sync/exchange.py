@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from launcher.errors import HostError
 from launcher.events import ProjectAnswer
-from launcher.sync.complaints import failed, in_the_way, no_room, not_received
+from launcher.sync.complaints import failed, in_the_way, left_there, no_room, not_received, waiting
 from launcher.sync.project import Project, ProjectFile
 from launcher.sync.window import Window
 from launcher.wording import amount
@@ -193,7 +193,7 @@ class Exchange:
             if answer.kind == "taken" and not self._window.is_empty:
                 self._window.answered(time.monotonic())
             if answer.kind == "waits":
-                self.say(f"{self.host}: waiting until another host or launch is done with {answer.fields['path']}")
+                self.say(waiting(self.host, answer.fields["path"]))
             if answer.kind in kinds:
                 return answer
 
@@ -213,7 +213,7 @@ class Exchange:
         if count or deleted:
             self.say(f"{self.host}: project synced, {', '.join(words)}")
         if kept:
-            self.say(f"{self.host}: left there, though gone here, because it was changed there: {', '.join(kept)}")
+            self.say(left_there(self.host, kept))
 
     def _size(self, numbers: Sequence[int]) -> int:
         return sum(self.project.files[number].size for number in numbers)

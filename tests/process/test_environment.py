@@ -111,6 +111,15 @@ def test_a_secret_is_not_said_on_the_console(launch: Start, cluster: Cluster) ->
     assert "hunter2" not in started.stdout + started.stderr
 
 
+def test_a_dry_run_of_a_file_of_others_cannot_harm_a_terminal(launch: Start, cluster: Cluster) -> None:
+    evil = "a\x1b]0;TITLE\x07\x1b[2J\u202e"
+    started = launch(*cluster(env={"A": evil}, workdir=f"/{evil}"), "--dry-run", "--", "echo", ":bomb:", evil)
+
+    assert started.succeeded()
+    assert all(each.isprintable() or each == "\n" for each in started.stdout)
+    assert "  command  echo :bomb: 'a\\x1b]0;" in started.stdout
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
 def test_a_secret_is_not_shown_by_a_dry_run(launch: Start, cluster: Cluster, form: tuple[str, ...]) -> None:
     started = launch(*cluster(env={"API_KEY": SECRET, "PLAIN": "shown"}), "--dry-run", *form, "--", "true")

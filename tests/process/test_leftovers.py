@@ -221,20 +221,62 @@ HARMFUL = {
 }
 
 
+def leftovers_of(tmp_path: Path, environment: dict[str, str], ssh: str) -> subprocess.CompletedProcess[str]:
+    """Ask a host; this shell script is what stands for ssh."""
+    (tmp_path / "ssh").write_text(f"#!/bin/sh\n{ssh}\n")
+    (tmp_path / "ssh").chmod(0o755)
+    own = {**environment, "PATH": f"{tmp_path}:{environment['PATH']}", "PYTHONUTF8": "1"}
+    words = [str(ROOT / "scripts/leftovers"), "gpu-b"]
+    return subprocess.run(words, env=own, capture_output=True, text=True, encoding="utf-8", stdin=subprocess.DEVNULL)
+
+
 @pytest.mark.parametrize(("out", "err"), HARMFUL.values(), ids=HARMFUL)
 def test_what_a_host_says_cannot_harm_a_terminal(
     out: str, err: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "out").write_text(out)
     (tmp_path / "err").write_text(err)
-    ssh = tmp_path / "ssh"
-    ssh.write_text(f"#!/bin/sh\ncat '{tmp_path}/out'\ncat '{tmp_path}/err' >&2\n")
-    ssh.chmod(0o755)
-    own = {**environment, "PATH": f"{tmp_path}:{environment['PATH']}", "PYTHONUTF8": "1"}
 
-    words = [str(ROOT / "scripts/leftovers"), "gpu-b"]
-    done = subprocess.run(words, env=own, capture_output=True, text=True, encoding="utf-8", stdin=subprocess.DEVNULL)
+    done = leftovers_of(tmp_path, environment, f"cat '{tmp_path}/out'\ncat '{tmp_path}/err' >&2")
 
     assert "gpu-b" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert all(each.isprintable() or each == "\n" for each in done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize("where", ["", ">&2"])
+@pytest.mark.parametrize("how", ["exec cat /dev/zero", "cat /dev/zero"])
+def test_a_host_that_prints_without_end_is_told(
+    how: str, where: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    asked = leftovers_of(tmp_path, environment, f"{how} {where}")
+
+    assert asked.returncode == 3
+    assert asked.stderr == (
+        "leftovers: gpu-b: the login shell there prints without end; look at its ~/.bashrc and ~/.profile, which may "
+        "print only in a terminal\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["--help"], []])
+def test_a_reader_that_has_gone_changes_no_exit_code(environment: dict[str, str], words: list[str]) -> None:
+    assert unread(words, environment) == (0, "")
+
+
+def test_a_reader_that_has_gone_keeps_nothing_from_being_done(
+    left: Callable[..., str], environment: dict[str, str]
+) -> None:
+    run = left()
+
+    assert unread(["--stop", run, "--yes", "--grace", "0.1"], environment) == (0, "")
+    assert members(run) == []
+
+
+def unread(words: list[str], environment: dict[str, str]) -> tuple[int, str]:
+    """The exit code and stderr of `scripts/leftovers` where nobody reads its stdout any more."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [str(ROOT / "scripts/leftovers"), *words]
+    done = subprocess.run(argv, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    return done.returncode, done.stderr

@@ -253,6 +253,10 @@ def test_a_non_blocking_stdout_loses_nothing(launch: Start) -> None:
         (("--workers", "1", "--json", "--", "true"), {0}),
         (("--workers", "1", "--json", "--", "false"), {1}),
         (("doctor", "--workers", "1", "--json"), {0, 3}),
+        (("--help",), {0}),
+        (("doctor", "--help"), {0}),
+        (("collect", "--help"), {0}),
+        (("--version",), {0}),
     ],
 )
 def test_a_reader_that_has_gone_changes_no_exit_code(
@@ -269,9 +273,38 @@ def test_a_reader_that_has_gone_changes_no_exit_code(
     assert "roken pipe" not in done.stderr
 
 
-def test_a_full_disk_behind_stdout_is_told(launch: Start) -> None:
+@pytest.mark.parametrize("words", [("--bogus",), ("-c", "missing.yaml"), ("collect", "missing"), ("--resume", "no")])
+def test_nor_does_one_of_what_is_wrong(environment: dict[str, str], tmp_path: Path, words: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-m", "launcher", *words], env=environment, cwd=tmp_path, stderr=writing)
+    os.close(writing)
+
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "codes"),
+    [
+        (("--workers", "1", "--dry-run"), {0}),
+        (("--workers", "1", "--json", "--", "true"), {0}),
+        (("doctor", "--workers", "1"), {0, 3}),
+    ],
+)
+def test_a_closed_stdout_changes_no_exit_code(
+    environment: dict[str, str], tmp_path: Path, words: tuple[str, ...], codes: set[int]
+) -> None:
+    argv = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "launcher", *words]
+    done = subprocess.run(argv, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+
+    assert done.returncode in codes
+    assert "Error" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--workers", "2", "--dry-run"), ("--help",)])
+def test_a_full_disk_behind_stdout_is_told(launch: Start, words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
-        started = launch("--workers", "2", "--dry-run", stdout=full)
+        started = launch(*words, stdout=full)
 
     assert started.wait() == 1
     assert started.stderr == "launch: stdout cannot be written: No space left on device\n"

@@ -299,6 +299,22 @@ def test_what_is_gone_here_and_was_changed_there_stays(sync: Syncing) -> None:
     assert sync.files() == {"a": "mine", "b": "2"}
 
 
+def test_names_that_stay_there_stand_on_one_line(sync: Syncing) -> None:
+    names = ["a\n[launch] done in 1.0 s", "b\x1b[2J\u202e", *map(str, range(9))]
+    for name in names:
+        (sync.here / name).write_text("1")
+    sync()
+    for name in names:
+        (sync.here / name).unlink()
+        (sync.there / name).write_text("mine")
+    sync.write(kept="1")
+
+    told = sync()[-1]
+
+    assert told.isprintable()
+    assert told.endswith(" and 6 more")
+
+
 def test_an_empty_directory_of_the_user_stays(sync: Syncing) -> None:
     (sync.there / "out").mkdir(parents=True)
     sync.write(out__a="1", b="2")
@@ -401,6 +417,17 @@ def test_without_its_record_nothing_there_is_touched(sync: Syncing) -> None:
     sync.write(a="2")
 
     assert "a is a file that differs there" in sync.refusal()
+
+
+def test_a_name_in_the_way_begins_no_line(sync: Syncing) -> None:
+    (sync.here / "a\n[launch] done in 1.0 s").write_text("1")
+    sync.there.mkdir()
+    (sync.there / "a\n[launch] done in 1.0 s").write_text("mine")
+
+    said = sync.refusal()
+
+    assert "a\\n[launch] done in 1.0 s' is a file that differs there\n" in said
+    assert "\n[launch]" not in said
 
 
 def test_many_files_in_the_way_are_counted(sync: Syncing) -> None:

@@ -327,6 +327,16 @@ def test_one_field_of_any_kind_is_an_event_or_one_error(kind: str, data: st.Data
     assert [refusal(started().event, {**head, **changed}, body).isascii() for head, body in frames] == [True]
 
 
+def test_addresses_that_a_host_tells_are_one_harmless_line_each() -> None:
+    address = "10.0.0.1:80\n[launch] done in 1.0 s\x1b[2J"
+    told = {**RIGHT["waits_elsewhere"], "connected": [address], "dialled": [address]}
+
+    event = started().event({"event": "waits_elsewhere", **told}, b"")
+
+    assert isinstance(event, events.TaskWaitsElsewhere)
+    assert all(each.isprintable() for each in (*event.connected, *event.dialled))
+
+
 def test_words_for_people_are_one_harmless_line() -> None:
     reason = "no room\x1b[2J\r\n[launch] done in 1.0 s\u202e"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import traceback
 
 import pytest
 from hypothesis import given
@@ -114,6 +115,35 @@ def test_progress_bars_and_colours_are_shown_as_they_ended() -> None:
 
 def test_a_traceback_in_lines_that_end_in_carriage_returns_is_found() -> None:
     assert exited((TRACEBACK + b"KeyError: 'x'\n").replace(b"\n", b"\r\n")).summary == "KeyError: 'x'"
+
+
+def nested(depth: int) -> Exception:
+    """An exception as a group of tasks raises it, with a group in it."""
+    inner: list[Exception] = [OSError(f"shard {depth}"), nested(depth - 1) if depth else ValueError("no label")]
+    try:
+        raise ExceptionGroup(f"depth {depth}", inner)
+    except ExceptionGroup as group:
+        return group
+
+
+def log_of(error: Exception) -> bytes:
+    return "".join(traceback.format_exception(error)).encode()
+
+
+@pytest.mark.parametrize("depth", range(4))
+def test_an_exception_group_is_the_failure_and_not_the_last_of_what_it_holds(depth: int) -> None:
+    found = exited(log_of(nested(depth)))
+
+    assert (found.kind, found.summary) == (Kind.CRASHED, f"ExceptionGroup: depth {depth} (2 sub-exceptions)")
+    assert found.location is not None
+    assert found.location.startswith(__file__)
+
+
+def test_what_came_of_an_exception_group_is_the_failure() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        raise RuntimeError("no data") from nested(2)
+
+    assert exited(log_of(raised.value)).summary == "RuntimeError: no data"
 
 
 def test_long_lines_are_cut() -> None:
