@@ -182,7 +182,7 @@ class StrangerRefused(NamedTuple):
         others = f", as were {self.number - 1} other addresses" if self.number > ONE_BY_ONE else ""
         return (
             f"{self.task} on {self.host}: a connection from {self.address} was refused{others}: no host of this run "
-            "connects from there; `network: {open: true}` in the cluster file admits everybody"
+            "was seen to connect from there; `network: {open: true}` in the cluster file admits everybody"
         )
 
 

@@ -52,8 +52,8 @@ class Answering:
         """
         self._word = word.encode()
         self.listeners: dict[int, socket.socket] = {}
-        self._guests: dict[int, tuple[socket.socket, bytes]] = {}
-        """Each with its challenge, empty once that has been met."""
+        self._guests: dict[int, tuple[socket.socket, str, bytes]] = {}
+        """Each with its address and its challenge, empty once that has been met."""
         self.seen: set[str] = set()
         """The addresses that those who knew the word came from."""
         try:
@@ -79,7 +79,7 @@ class Answering:
     def _welcome(self, listening: socket.socket) -> None:
         for _ in range(AT_A_TIME):
             try:
-                guest, _ = listening.accept()
+                guest, place = listening.accept()
             except OSError as error:
                 if error.errno == errno.EMFILE:
                     self._dismiss_oldest()
@@ -88,11 +88,11 @@ class Answering:
                 self._dismiss_oldest()
             guest.setblocking(False)
             challenge = os.urandom(CHALLENGE // 2).hex().encode()
-            self._guests[guest.fileno()] = guest, challenge
+            self._guests[guest.fileno()] = guest, plain_address(place[0]), challenge
             self._say(guest, challenge)
 
     def _hear(self, fd: int) -> None:
-        guest, challenge = self._guests[fd]
+        guest, address, challenge = self._guests[fd]
         try:
             said = guest.recv(LONGEST_PROOF)
         except BlockingIOError:
@@ -100,8 +100,8 @@ class Answering:
         except OSError:
             said = b""
         if challenge and is_proof(said, self._word, DIALS, challenge):
-            self.seen.add(plain_address(guest.getpeername()[0]))
-            self._guests[fd] = guest, b""  # who dials closes first, so that no TIME_WAIT is left here
+            self.seen.add(address)
+            self._guests[fd] = guest, address, b""  # who dials closes first, so that no TIME_WAIT is left here
             self._say(guest, proof(self._word, ANSWERS, challenge))
         else:
             self._dismiss(fd)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.agent.reach import DIALS, Answering, Dialling, listener, proof
+from launcher.agent.reach import DIALS, Answering, Dialling, listener, proof, reset
 from launcher.agent.resolving import CANNOT_RESOLVE, Resolving
 
 WORD = "the right word"
@@ -117,6 +117,19 @@ def guest_of(answering: Answering, server: socket.socket) -> socket.socket:
     guest = socket.create_connection(server.getsockname())
     answering.proceed(server.fileno())
     return guest
+
+
+def test_who_knows_the_word_and_is_cut_off_at_once_disturbs_nobody(port: int) -> None:
+    (answering,) = ANSWERING
+    (server,) = answering.listeners.values()
+    guest = guest_of(answering, server)
+    guest.send(proof(WORD.encode(), DIALS, guest.recv(100)))
+    reset(guest)
+    (fd,) = set(answering.fds) - {server.fileno()}
+    answering.proceed(fd)
+
+    assert answering.fds == [server.fileno()]
+    assert dialled(("127.0.0.1", port)) == {"127.0.0.1": ""}
 
 
 def test_only_who_knows_the_word_is_answered_and_noted(port: int) -> None:
