@@ -18,6 +18,9 @@ LINK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_LINKS = 40
 """Symbolic links on one way, as for the kernel."""
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+ACL, ACL_HEAD = "system.posix_acl_access", 4
+ACL_USER, ACL_GROUP, ACL_WRITE = 0x02, 0x08, 0x02
+"""Kinds of an ACL's entries that name somebody, and the right that counts."""
 NOBODY = 65534
 """The owner, as a user namespace shows it, of what belongs to somebody outside."""
 WOULD_RUN = ", and workers would run that"
@@ -180,12 +183,13 @@ class _Way:
     def _enter(self, fd: int, place: str) -> None:
         found = os.fstat(fd)
         closed = self._passed[-1][2] if self._passed else True
-        self._passed.append((fd, place, not _others_may_write(found)))
+        writers = _other_writers(fd, found)
+        self._passed.append((fd, place, not writers))
         self._judge_owner(found, place, closed)
-        if _others_may_write(found) and not found.st_mode & stat.S_ISVTX:
+        if writers and not found.st_mode & stat.S_ISVTX:
             raise UnsafeError(
                 place,
-                f"{_who_may_write(found)} can put something else in the place of what lies in it "
+                f"{writers} can put something else in the place of what lies in it "
                 f"(mode {stat.S_IMODE(found.st_mode):04o}, no sticky bit){WOULD_RUN}; "
                 f"`chmod {'+t' if found.st_mode & stat.S_IWOTH else 'g-w'} {_quoted(place)}` closes it, "
                 f"or name another `{self._key}`",
@@ -255,10 +259,10 @@ def _judge_private(directory: int, place: str, key: str, made: bool) -> None:
 def _judge_users(directory: int, way: _Way, key: str) -> None:
     """Its owner has been judged on the way; even with a sticky bit others may add to it."""
     found = os.fstat(directory)
-    if _others_may_write(found):
+    if writers := _other_writers(directory, found):
         raise UnsafeError(
             way.place,
-            f"{_who_may_write(found)} may write in it (mode {stat.S_IMODE(found.st_mode):04o}){WOULD_RUN}; "
+            f"{writers} may write in it (mode {stat.S_IMODE(found.st_mode):04o}){WOULD_RUN}; "
             f"`chmod go-w {_quoted(way.place)}`, or name another `{key}`",
         )
 
@@ -280,10 +284,30 @@ def is_ours(directory: int) -> bool:
         os.unlink(name, dir_fd=directory)
 
 
-def _others_may_write(found: os.stat_result) -> bool:
+def _other_writers(directory: int, found: os.stat_result) -> str:
+    """Who beside its owner may write in it, for a message; empty: nobody. An ACL shows in the bits of the group."""
     if found.st_mode & stat.S_IWOTH:
-        return True
-    return bool(found.st_mode & stat.S_IWGRP) and not _is_own_group(found.st_gid)
+        return "any user of this host"
+    if not found.st_mode & stat.S_IWGRP:
+        return ""
+    if not _is_own_group(found.st_gid):
+        return f"every member of the group {_group_name(found.st_gid)}"
+    return "somebody whom its ACL names (see `getfacl`)" if _acl_names_a_writer(directory) else ""
+
+
+def _acl_names_a_writer(directory: int) -> bool:
+    """Whether its ACL (as acl(5) and the kernel's posix_acl_xattr.h have it) lets another user or a group write."""
+    import struct
+
+    try:
+        acl = os.getxattr(f"/proc/self/fd/{directory}", ACL)
+    except OSError:
+        return False  # it has none
+    entries = struct.iter_unpack("<HHI", acl[ACL_HEAD:])
+    return any(
+        rights & ACL_WRITE and (kind == ACL_GROUP or (kind == ACL_USER and who not in (0, os.geteuid())))
+        for kind, rights, who in entries
+    )
 
 
 def _is_own_group(gid: int) -> bool:
@@ -316,15 +340,13 @@ def _in_user_namespace() -> bool:
         return False
 
 
-def _who_may_write(found: os.stat_result) -> str:
-    if found.st_mode & stat.S_IWOTH:
-        return "any user of this host"
+def _group_name(gid: int) -> str:
     import grp
 
     try:
-        return f"every member of the group {grp.getgrgid(found.st_gid).gr_name}"
+        return grp.getgrgid(gid).gr_name
     except KeyError:
-        return f"every member of the group {found.st_gid}"
+        return str(gid)
 
 
 def user_name(uid: int) -> str:

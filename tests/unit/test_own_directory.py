@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import stat
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from launcher.agent.support import remove_older, write_files
 from launcher.agent.workers import StartError, opened_files
 
 Opened = Callable[[int], int]
+USER, GROUP, NO_ID = 0x02, 0x08, 0xFFFFFFFF
+"""Of an ACL."""
 
 
 @pytest.fixture
@@ -97,6 +101,29 @@ def test_a_directory_that_only_others_may_replace_is_refused(place: Path) -> Non
     assert why.startswith(f"{place}: any user of this host can put something else in the place of what lies in it")
     assert f"`chmod +t {place}` closes it, or name another `run_dir`" in why
     assert not (place / "run").exists()
+
+
+@pytest.mark.parametrize(("kind", "rights", "is_safe"), [(USER, 7, False), (GROUP, 6, False), (USER, 5, True)])
+def test_what_an_acl_allows_others_counts(place: Path, opened: Opened, kind: int, rights: int, is_safe: bool) -> None:
+    place.chmod(0o770)
+    if os.geteuid():
+        os.chown(place, -1, pwd.getpwuid(os.geteuid()).pw_gid)
+    if why_unsafe(str(place), "run_dir", is_new=True):
+        pytest.skip("needs a user whose group is nobody else's")
+    entries = [(0x01, 7, NO_ID), (0x04, 7, NO_ID), (kind, rights, 12345), (0x10, 7, NO_ID), (0x20, 0, NO_ID)]
+    acl = b"".join(struct.pack("<HHI", *entry) for entry in sorted(entries))
+    try:
+        os.setxattr(place, "system.posix_acl_access", struct.pack("<I", 2) + acl)
+    except OSError as error:
+        pytest.skip(f"needs a file system with ACLs: {error.strerror}")
+
+    if is_safe:
+        opened(own_directory(str(place / "run"), "run_dir", private=True))
+    else:
+        why = refused(place / "run")
+        assert why.startswith(f"{place}: somebody whom its ACL names (see `getfacl`) can put something else")
+        place.chmod(0o750)  # as the message says: that takes the right from all whom the ACL names
+        opened(own_directory(str(place / "run"), "run_dir", private=True))
 
 
 def test_what_would_be_refused_is_known_before_in_the_same_words_and_nothing_is_made(place: Path) -> None:
