@@ -97,7 +97,7 @@ def collect(
     if is_running:
         console.say("this run still goes on")
     elif state.state == LOST:
-        console.say("the launcher of this run has gone without an end: killed, or the machine went down")
+        console.say(f"the launcher of this run has gone {state.loss}")
     if all(host.name == LOCALHOST for host in state.hosts):
         console.say("all of this run is here: it had no other hosts")
     remote = [as_host(host) for host in state.hosts if host.name != LOCALHOST]

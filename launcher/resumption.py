@@ -87,8 +87,7 @@ def resumed(request: Request) -> Iterator[Resumption]:
 
 
 def _resumption(directory: RunDirectory, state: RunState, request: Request) -> Resumption:
-    gone = f"the launcher of {directory.name} had gone without an end: killed, or the machine went down"
-    notes = [gone] if state.state == LOST else []
+    notes = [f"the launcher of {directory.name} had gone {state.loss}"] if state.state == LOST else []
     if not state.request:  # begun before requests were written down
         if request.cluster is None and request.workers is None:
             raise UsageError(f"{directory.name} does not say how it was begun: add --cluster FILE or --workers N")

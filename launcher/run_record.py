@@ -64,6 +64,11 @@ class RunRecord:
         with self._complaining():
             self._directory.write_plan(plan.attempt, plan.as_record())
 
+    def bring(self, result: RunResult, hosts: Sequence[RunHost]) -> None:
+        """All workers have ended, like this; their files are brought, and that may take long."""
+        with self._complaining():
+            self._write_state("running", hosts, result)
+
     def end(self, result: RunResult, hosts: Sequence[RunHost]) -> None:
         """The run is over; `hosts` are empty where no worker was started."""
         with self._complaining():
@@ -77,7 +82,7 @@ class RunRecord:
             started=self._started.isoformat(timespec="seconds"),
             launcher=Launcher.this_process(),
             versions={"tf-launch": __version__, "python": platform.python_version()},
-            ended=None if result is None else datetime.now().astimezone().isoformat(timespec="seconds"),
+            ended=None if state == "running" else datetime.now().astimezone().isoformat(timespec="seconds"),
             result=None if result is None else result.as_record(),
             hosts=tuple(replace(host, ssh_options=tuple(redacted_words(host.ssh_options))) for host in hosts),
             collect=self._file.collect,

@@ -365,6 +365,9 @@ class Session:
     def _finish(self) -> None:
         """Bring what is left, write down how the run ended, then tell it, after all that the workers wrote."""
         self._take_step(self._remote_logs.close)
+        ended = self._result
+        if any(host.name != LOCALHOST for host in self._run_hosts):
+            self._take_step(lambda: self._record.bring(ended, self._run_hosts))
         not_here = self._take_step(self._files.gather_the_rest)
         if not self._result.exit_code:
             self._result = self._result._replace(exit_code=EXIT_HOST if not_here is None else not_here)

@@ -64,7 +64,8 @@ class RunState:
     versions: Mapping[str, str]
     ended: str | None = None
     result: Mapping[str, Any] | None = None
-    """How it ended: the exit code, the number of attempts, the root cause of a failure."""
+    """How it ended: the exit code, the number of attempts, the root cause of a failure. While it is `running`: how its
+    workers ended, whose files are being brought."""
     hosts: tuple[RunHost, ...] = ()
     """All of them, this machine included, since the first worker was started."""
     collect: tuple[str, ...] = ()
@@ -75,6 +76,15 @@ class RunState:
     """Of the run's directory: a copy of it has another one."""
     remote_name: str = ""
     """What the run's directory is called on hosts behind ssh."""
+
+    @property
+    def loss(self) -> str:
+        """Of a run that is `lost`: what is known of its end."""
+        why = "without an end: killed, or the machine went down"
+        if self.result is None:
+            return why
+        how = "done" if self.result.get("exit_code") == 0 else f"with exit code {self.result.get('exit_code')}"
+        return f"{why}. Its workers had ended before ({how}), and their files were being brought"
 
     def known_remote_name(self) -> str:
         """The same, also of a run that was begun before it was written down; empty: such a run had no such hosts."""

@@ -272,6 +272,27 @@ def test_a_killed_launchers_run_can_be_collected_from(
     assert started.log("worker-0") == b"saved 5\nmore\n"
 
 
+def test_of_a_launcher_that_was_killed_while_files_came_it_is_known_how_the_workers_ended(
+    launch: Start, cluster: Cluster, hosts: Hosts, collect: Collect
+) -> None:
+    hosts[0].limit_rate("10mbit")
+    started = launch(*cluster(hosts[0], **AT_THE_END), *chief(f"save 5 {SIZE}"))
+    await_true(lambda: part(started), "the first bytes come")
+    assert (started.run_state["state"], started.run_state["ended"]) == ("running", None)
+    started.signal(signal.SIGKILL)
+    started.wait()
+    hosts[0].lift_rate()
+
+    told = "gone without an end: killed, or the machine went down. Its workers had ended before (done), and their files"
+    collected = collect(started.run_directory)
+    assert collected.returncode == 0
+    assert f"the launcher of this run has {told} were being brought" in collected.stderr
+    assert here(started) == there(hosts[0])
+    resumed = launch("--resume", started.run_directory, "--", "true")
+    assert resumed.succeeded()
+    assert f"had {told} were being brought" in resumed.stderr
+
+
 # ---- the disk here
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
