@@ -98,7 +98,7 @@ def _read_bytes(path: Path, mistakes: Mistakes) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             _require_regular(os.fstat(descriptor), mistakes)
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(MAX_BYTES + 1) or b""  # None: below /proc some wait like a pipe
     except FileNotFoundError:
         mistakes.fail(0, 0, "there is no such file; check the path given to --cluster")
     except OSError as error:

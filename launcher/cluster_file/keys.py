@@ -61,7 +61,7 @@ SHARED_HOST_KEYS: Mapping[str, Kind] = {
     "run_dir": Text("the path of a directory"),
 }
 HOST_KEYS: Mapping[str, Kind] = {
-    "host": Text(f"localhost or {SSH_DESTINATION}", r"(?!-)\S+", str.isprintable),
+    "host": Text(f"localhost or {SSH_DESTINATION}", r"(?!-)(?!(?!ssh://)[^@]*:[^@]*@)\S{1,300}", str.isprintable),
     "address": Text("a host name or an IP address that others can dial, without a port", check=_is_address),
     **SHARED_HOST_KEYS,
     "ssh": SSH,

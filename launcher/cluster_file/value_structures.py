@@ -130,19 +130,23 @@ class Environment(NamedTuple):
     def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         """Name -> value."""
         if not isinstance(node, YamlMap):
-            return wrong(node, name, "a mapping such as {NCCL_DEBUG: WARN}", mistakes)
+            found = "a list" if isinstance(node, YamlList) else "one value"  # which is not repeated: it may be a secret
+            return mistakes.add(node, f"{name} is {found}; allowed is a mapping such as {{NCCL_DEBUG: WARN}}")
         read = {key: self._variable(*entry, mistakes) for key, entry in node.entries.items()}
         return UNREAD if any(value is UNREAD for value in read.values()) else read
 
     def _variable(self, key: Scalar, value: Node, mistakes: Mistakes) -> Any:
         if not re.fullmatch(r"[^=]+", key.text):
-            return mistakes.add(
-                key, f"{shortened(key.text)} cannot be a variable's name; it may not be empty nor hold '='"
-            )
+            return mistakes.add(key, "a variable's name may not be empty nor hold '='; write NAME: value")
         for reserved, reason in self.reserved.items():
             if re.fullmatch(reserved, key.text):
                 return mistakes.add(key, f"{key.text} cannot be set here; {reason}")
-        return AsWritten().read(value, f"the value of {shortened(key.text)}", mistakes)
+        return AsWritten().read(value, f"the value of {_named(key.text)}", mistakes)
+
+
+def _named(variable: str) -> str:
+    """Its name; what is none may be a secret, as in `{API_TOKEN:x}`, where a space is missing."""
+    return repr(variable) if re.fullmatch(r"[A-Z_][A-Z0-9_]{0,59}", variable) else "a variable"
 
 
 class Entries(NamedTuple):

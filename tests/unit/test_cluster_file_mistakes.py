@@ -306,6 +306,24 @@ ONE_MISTAKE = {
         "hosts: [{host: a, env: {A: }}]",
         "1:28: the value of 'A' is empty; allowed is a text, a number, true or false; write \"\" for an empty text",
     ),
+    "variable without a space, whose value is not repeated": (
+        "hosts: [{host: a, env: {API_TOKEN:swordfish}}]",
+        "1:44: the value of a variable is empty; allowed is a text, a number, true or false; "
+        'write "" for an empty text',
+    ),
+    "variables as one text, which is not repeated": (
+        "hosts: [{host: a, env: swordfish}]",
+        "1:24: env is one value; allowed is a mapping such as {NCCL_DEBUG: WARN}",
+    ),
+    "variable with an equals sign, which is not repeated": (
+        "hosts: [{host: a, env: {A=swordfish: x}}]",
+        "1:25: a variable's name may not be empty nor hold '='; write NAME: value",
+    ),
+    "host with a password": (
+        "hosts: [{host: 'ada:swordfish@gpu1'}]",
+        "1:16: host is the text 'ada:<redacted>@gpu1'; allowed is localhost or an ssh destination: an alias, a host or "
+        "user@host",
+    ),
     "path that leaves the output directory": (
         HOST + "collect: [../secrets]\n",
         "2:11: path is the text '../secrets'; allowed is a path below the chief's output directory",
