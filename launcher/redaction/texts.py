@@ -264,7 +264,7 @@ def in_values(value: Any) -> Any:
             return redacted_text(value)
         case dict():
             return {
-                key: REDACTED if isinstance(each, str) and is_secret(str(key), each) else in_values(each)
+                key: REDACTED if isinstance(each, str) and is_named_secret(str(key), each) else in_values(each)
                 for key, each in value.items()
             }
         case list() | tuple():

@@ -116,7 +116,7 @@ def test_a_machine_reads_everything_and_no_secret(tmp_path: Path) -> None:
         *(("gpu-a", True), ("gpu-b", True), ("gpu-c", False))
     ]
     assert record["hosts"][0]["gpus"]["devices"][0] == {"index": 0, "name": "H100", "memory": 81559, "used": 4}
-    assert record["hosts"][0]["surroundings"]["proxies"] == {"http_proxy": "<redacted>"}
+    assert record["hosts"][0]["surroundings"]["proxies"] == {"http_proxy": "http://me:<redacted>@proxy:3128"}
     assert record["reach"][0] == {
         "from": "gpu-a",
         "to": "gpu-b",

@@ -326,11 +326,19 @@ def test_a_redacted_text_stays_as_it_is() -> None:
 
 
 def test_secrets_go_wherever_in_a_record_they_stand() -> None:
-    record = {"environment": {"https_proxy": "http://u:pw@p", "CI": "1"}, "said": ["password=x", 3], "n": None}
+    record = {
+        "environment": {"https_proxy": "http://u:pw@p", "CI": "1", "API_KEY": "x"},
+        "summary": "cannot reach postgres://u:pw@h/db",
+        "said": ["password=x", 3],
+        "n": None,
+    }
 
     assert in_values(record) == {
-        "environment": {"https_proxy": REDACTED, "CI": "1"}, "said": [f"password={REDACTED}", 3], "n": None
-    }  # fmt: skip
+        "environment": {"https_proxy": f"http://u:{REDACTED}@p", "CI": "1", "API_KEY": REDACTED},
+        "summary": f"cannot reach postgres://u:{REDACTED}@h/db",
+        "said": [f"password={REDACTED}", 3],
+        "n": None,
+    }
 
 
 HOSTILE = [
