@@ -14,6 +14,10 @@ from pathlib import Path
 import pytest
 from launching import Launch, await_true, program
 
+from launcher import left_workers
+from launcher.errors import LaunchError
+from launcher.request import Request
+from launcher.resumption import resumed
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.hold import COLLECT, Hold
 
@@ -232,7 +236,8 @@ def test_a_run_goes_on_right_after_a_kill_but_not_before_its_workers_have_gone(l
     assert b"together" not in first.log("worker-0", attempt=1)
 
 
-def test_a_worker_that_nobody_stops_keeps_its_run_from_going_on(launch: Start) -> None:
+def test_a_worker_that_nobody_stops_keeps_its_run_from_going_on(launch: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_workers, "PATIENCE", 0.0)
     first = launch("--workers", "1", *program("stay", "die"))
     first.await_log(b"ready", "worker-0")
     await_true(lambda: (first.run_directory / "run.json").exists(), "its run.json")
@@ -241,10 +246,14 @@ def test_a_worker_that_nobody_stops_keeps_its_run_from_going_on(launch: Start) -
         process.suspend()
     first.process.kill()
 
-    refused = launch("--resume", first.run_directory)
+    first.process.wait()
 
-    assert refused.wait() == 1
-    assert f"still run and would write to its files: end them first (kill -9 {worker.pid})" in refused.stderr
+    with (
+        pytest.raises(LaunchError, match=rf"would write to its files: end them first \(kill -9 {worker.pid}\)"),
+        resumed(Request(run_dir=first.runs, resume=str(first.run_directory))),
+    ):
+        pass
+
     for process in (agent, guard):
         process.resume()
     first.await_nothing_left()

@@ -14,7 +14,8 @@ import pytest
 from launcher.events import FileNews, HostLost
 from launcher.gathering import STEP_QUESTION, Gathering
 from launcher.gathering.conversation import MOST_UNHEARD, MOST_WORDS_UNHEARD, Conversation, HostAwayError
-from launcher.gathering.record import opened
+from launcher.gathering.host_gatherer import HostGatherer
+from launcher.gathering.record import in_turn, opened
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
 
@@ -135,12 +136,21 @@ def test_logs_that_go_on_being_written_are_left(tmp_path: Path) -> None:
     assert played.roots() == [("gpu-a", "/a/run/output")]
 
 
-def test_the_end_of_a_run_waits_for_its_turn_beside_another_launcher(tmp_path: Path) -> None:
+def test_the_end_of_a_run_waits_for_its_turn_beside_another_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = threading.Event()
+
+    def seen(step: Callable[[], object], pause: Callable[[float], object]) -> object:
+        return in_turn(step, lambda seconds: (waits.set(), pause(seconds)))
+
+    monkeypatch.setattr(HostGatherer.__module__ + ".in_turn", seen)
     played = Played(tmp_path)
     with opened(tmp_path / "gathered.jsonl"):
         played.begin(CHIEF)
         played.gathering.finish()
-        assert not played.over.wait(0.1)
+        assert waits.wait(PATIENCE)
+        assert not played.over.is_set()
 
     assert played.over.wait(PATIENCE)
     assert played.gathering.tell("again")

@@ -45,13 +45,13 @@ class Sizes(NamedTuple):
     """Seconds that the short one may take without another look."""
     slow: float
     """Seconds that linear work on it never takes, however slow the machine."""
+    far_too_long: float
+    """Seconds after which work is broken off, however long the text."""
 
 
-OF_A_PATTERN = Sizes(8 << 10, 32 << 10, 0.0005, 0.06)
-"""The longer one is what is read of a log at its end."""
-OF_A_READER = Sizes(2 << 10, 8 << 10, 0.01, 1.0)
-FAR_TOO_LONG = 1.5
-"""Seconds; linear patterns take thousandths."""
+OF_A_PATTERN = Sizes(8 << 10, 32 << 10, 0.0005, 0.06, 0.4)
+"""The longer one is what is read of a log at its end; linear patterns take thousandths of a second."""
+OF_A_READER = Sizes(2 << 10, 8 << 10, 0.01, 1.0, 1.5)
 SEARCHING = {"search", "sub", "subn", "split", "findall", "finditer"}
 ANCHORED = {"match", "fullmatch"}
 
@@ -60,7 +60,7 @@ class TooSlowError(Exception):
     """Broken off."""
 
 
-def seconds(run: Callable[[], object]) -> float:
+def seconds(run: Callable[[], object], most: float) -> float:
     """Of the processor, for what runs in this thread; infinite: it was broken off."""
 
     def break_off(*_: object) -> None:
@@ -70,7 +70,7 @@ def seconds(run: Callable[[], object]) -> float:
     gc.disable()
     began = time.thread_time()
     try:
-        signal.setitimer(signal.ITIMER_VIRTUAL, FAR_TOO_LONG)
+        signal.setitimer(signal.ITIMER_VIRTUAL, most)
         run()
     except TooSlowError:
         return float("inf")
@@ -84,20 +84,20 @@ def seconds(run: Callable[[], object]) -> float:
 def grows_too_fast(run: Callable[[int], object], sizes: Sizes) -> bool:
     """Whether work on a text of so many characters grows faster than the text, by more than chance explains."""
     for size in (sizes.short >> 5, sizes.short >> 3, sizes.short):  # a cube, or worse, is seen while it is small
-        first = seconds(partial(run, size))
-        if first >= sizes.slow and seconds(partial(run, size)) >= sizes.slow:
+        first = seconds(partial(run, size), sizes.far_too_long)
+        if first >= sizes.slow and seconds(partial(run, size), sizes.far_too_long) >= sizes.slow:
             return True
     if first < sizes.fast:
         return False
     times_longer = sizes.long // sizes.short
-    return all(grows(run, sizes.short * times, times_longer) for times in (1, times_longer))
+    return all(grows(run, sizes.short * times, times_longer, sizes.far_too_long) for times in (1, times_longer))
 
 
-def grows(run: Callable[[int], object], size: int, times_longer: int) -> bool:
+def grows(run: Callable[[int], object], size: int, times_longer: int, far_too_long: float) -> bool:
     """Whether a longer text takes more than its share, halfway to a square. Once alone, it may be memory's doing."""
-    short = min(seconds(partial(run, size)) for _ in range(3))
-    most = min(times_longer**1.5 * short, FAR_TOO_LONG)
-    return all(seconds(partial(run, size * times_longer)) > most for _ in range(3))
+    short = min(seconds(partial(run, size), far_too_long) for _ in range(3))
+    most = min(times_longer**1.5 * short, far_too_long)
+    return all(seconds(partial(run, size * times_longer), far_too_long) > most for _ in range(3))
 
 
 # ---- hostile texts
