@@ -72,7 +72,11 @@ class Holder(NamedTuple):
     def remedy(self) -> str:
         """How a person gets it out of the way."""
         here = self.launcher.is_seen_from(Launcher.this_process())
-        return f"stop it first (kill {self.launcher.pid})" if here else "stop it there first"
+        if not here:
+            return "stop it there first"
+        pid = self.launcher.pid
+        wake = f"; kill -CONT {pid}, for it is suspended" if self.launcher.is_suspended() else ""
+        return f"stop it first (kill {pid}{wake})"
 
 
 class HeldError(UsageError):
@@ -137,7 +141,7 @@ class Hold:
     def release(self) -> None:
         """Let others have it. Once more does nothing."""
         if self._claim is not None:
-            for number in range(1, int(self._claim.name.removeprefix(CLAIM)) + 1):
+            for number in _claims(self._path):
                 with contextlib.suppress(OSError):
                     _claim(self._path, number).unlink()
             self._claim = None
@@ -204,7 +208,9 @@ def _opened(directory: Path, *, create: bool) -> int:
             return -1
         raise LaunchError(f"{shown(directory)}: it is gone.") from error
     except OSError as error:
-        raise LaunchError(f"{shown(directory / LOCK)}: cannot be opened: {error.strerror or error}.") from error
+        no_file = error.errno in (None, errno.ELOOP, errno.EISDIR)
+        why = "it is no regular file; remove it" if no_file else error.strerror
+        raise LaunchError(f"{shown(directory / LOCK)}: cannot be opened: {why}.") from error
 
 
 def _is_over(before: Holder | None, reach: Reach, directory: int, lock: int) -> bool:
@@ -226,9 +232,14 @@ def _is_over(before: Holder | None, reach: Reach, directory: int, lock: int) -> 
 
 def _last_claim(directory: Path) -> tuple[int, Holder | None]:
     """Its number, or 0, and what it says, if it does."""
-    numbers = (path.name.removeprefix(CLAIM) for path in directory.glob(f"{CLAIM}*"))
-    last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    last = max(_claims(directory), default=0)
     return last, _read(_claim(directory, last)) if last else None
+
+
+def _claims(directory: Path) -> list[int]:
+    """The numbers of all that are there."""
+    numbers = (path.name.removeprefix(CLAIM) for path in directory.glob(f"{CLAIM}*"))
+    return [int(number) for number in numbers if number.isdecimal()]
 
 
 def _claim(directory: Path, number: int) -> Path:

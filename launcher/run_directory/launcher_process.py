@@ -17,6 +17,10 @@ ENDED = ("Z", "X")
 """States of a process that only its parent still knows."""
 
 
+SUSPENDED = "T"
+"""By SIGSTOP."""
+
+
 class Life(Enum):
     """What can be known of a process from here."""
 
@@ -67,6 +71,10 @@ class Launcher:
     def is_seen_from(self, here: Launcher) -> bool:
         """Both are numbered by the same kernel in the same way."""
         return bool(self.boot_id) and (self.boot_id, self.pid_namespace) == (here.boot_id, here.pid_namespace)
+
+    def is_suspended(self) -> bool:
+        """Whether it lives and does nothing, not even end by a signal, before somebody lets it go on."""
+        return self.life() is Life.ALIVE and (_state(str(self.pid)) or "?")[0] == SUSPENDED
 
     def life(self) -> Life:
         """Whether the very process still runs, as far as it can be seen from here."""

@@ -116,6 +116,18 @@ def test_who_has_a_run_is_told_with_process_host_time_and_remedy(launch: Start) 
         assert f"stop it first (kill {pid}), or wait for its end" in refused.stderr
 
 
+def test_of_a_suspended_launcher_it_is_told_how_it_ends(launch: Start) -> None:
+    with running(launch) as started:
+        pid = started.process.pid
+        started.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+        refused = launch("--resume", started.run_directory)
+
+        assert refused.wait() == 2
+        assert f"stop it first (kill {pid}; kill -CONT {pid}, for it is suspended), or wait" in refused.stderr
+        started.signal(signal.SIGCONT)
+
+
 def test_a_launcher_in_another_pid_namespace_is_seen(launch: Start, container: tuple[str, ...]) -> None:
     with running(launch) as started:
         refused = launch("--resume", started.run_directory, under=container)

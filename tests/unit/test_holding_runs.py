@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,12 @@ def test_what_a_killed_launcher_has_left_half_written_is_in_nobodys_way(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
+def test_a_claim_of_any_number_costs_no_time(tmp_path: Path) -> None:
+    (tmp_path / f"holder-{10**20}").write_text("")
+    Hold(tmp_path, LAUNCH).release()
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
 def test_who_removes_the_lock_does_not_get_the_directory(tmp_path: Path) -> None:
     first = Hold(tmp_path, LAUNCH)
     (tmp_path / "lock").unlink()
@@ -117,7 +124,14 @@ def test_a_copy_of_a_directory_that_is_held_is_free(tmp_path: Path) -> None:
 def test_nothing_is_locked_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("")
     (tmp_path / "lock").symlink_to("elsewhere")
-    with pytest.raises(LaunchError, match="lock: cannot be opened"):
+    with pytest.raises(LaunchError, match="lock: cannot be opened: it is no regular file; remove it"):
+        Hold(tmp_path, LAUNCH)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_file_is_not_locked(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(tmp_path / "lock")
+    with pytest.raises(LaunchError, match="lock: cannot be opened: it is no regular file; remove it"):
         Hold(tmp_path, LAUNCH)
 
 
