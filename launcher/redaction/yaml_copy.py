@@ -41,9 +41,11 @@ def redacted_yaml(text: str) -> str:
             edits.append((start, start + len(text[start:end].rstrip()), _written(shown)))
     scalars = [(_content_start(text, token), token.end_mark.index) for token in tokens]
     edits += [(start, end, IN_PLACE_OF_COMMENT) for start, end in _secret_comments(text, scalars, nodes.known)]
-    for start, end, shown in sorted(edits, reverse=True):
-        text = f"{text[:start]}{shown}{text[end:]}"
-    return text
+    parts, last = [], 0
+    for start, end, shown in sorted(edits):
+        parts += [text[last:start], shown]
+        last = end
+    return "".join([*parts, text[last:]])
 
 
 def _composed(events: Iterator[Any]) -> Any:
