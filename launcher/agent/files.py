@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -199,6 +200,8 @@ def walk(root: str, names: list[str]) -> Iterator[tuple[str, Any]]:
             if stat.S_ISDIR(found.st_mode):
                 waiting += below(fd, path)
                 yield "directories", path or EVERYTHING
+            elif stat.S_ISREG(found.st_mode) and not os.access(f"/proc/self/fd/{fd}", os.R_OK):
+                yield "unreadable", [path, os.strerror(errno.EACCES)]
             elif stat.S_ISREG(found.st_mode):
                 yield "files", [path, found.st_size, found.st_mtime_ns]
             elif stat.S_ISLNK(found.st_mode):

@@ -176,7 +176,7 @@ def outdated(listing: Listing, is_here: Callable[[RemoteFile], bool], known: Map
     for path, entry in sorted(known.items(), key=lambda each: not each[0].endswith(".index")):
         prefix = prefix_of(path)
         kind = path.rpartition("/")[0], prefix is not None
-        if kind in named_here:
-            continue  # the file `checkpoint` here may still name it
+        if kind in named_here or path in listing.left:
+            continue  # the file `checkpoint` here may still name it; or it is there, but cannot be read any more
         if path not in listing.files and prefix not in left and newest.get(kind, 0) > entry.mtime_ns:
             yield path

@@ -6,8 +6,6 @@ that gather from the hosts (`launcher.gathering`) do it, errand by errand.
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -157,10 +155,8 @@ class Restoring:
         for kind, what in walk(str(root), [EVERYTHING]):
             if kind == "unreadable":
                 unreadable[what[0]] = what[1]
-            elif kind == "files" and os.access(root / what[0], os.R_OK, effective_ids=True):
-                files.append(RemoteFile(*what))
             elif kind == "files":
-                unreadable[what[0]] = os.strerror(errno.EACCES)
+                files.append(RemoteFile(*what))
         if unreadable:
             self._say(f"{relative(root)}: {unread(unreadable)}; other hosts get nothing of that")
         contents = {file.path: (root / file.path).read_bytes() for file in needs_of(files).state_files}

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from launcher.agent.processes import prctl
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+PR_GET_SECUREBITS, PR_SET_SECUREBITS, NOROOT, NO_SETUID_FIXUP = 27, 28, 1 << 0, 1 << 2
+"""Without the last two root gets its power back with a new program, and access(2) answers as if it had it."""
 _VERSION_3 = 0x20080522
 
 
@@ -22,7 +24,7 @@ def obey_modes() -> None:
 
 @contextlib.contextmanager
 def obeying_modes() -> Iterator[None]:
-    """Nor may this thread, while this lasts."""
+    """Nor may this thread, while this lasts, and what is started meanwhile."""
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: the lower half of each, then the upper
     libc = ctypes.CDLL(None, use_errno=True)
@@ -31,8 +33,11 @@ def obeying_modes() -> Iterator[None]:
     sets[0] = before & ~(1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH)
     if libc.capset(header, sets):
         raise OSError(ctypes.get_errno(), "capset")
+    bits = libc.prctl(PR_GET_SECUREBITS)
+    libc.prctl(PR_SET_SECUREBITS, bits | NOROOT | NO_SETUID_FIXUP)
     try:
         yield
     finally:
+        libc.prctl(PR_SET_SECUREBITS, bits)
         sets[0] = before
         libc.capset(header, sets)

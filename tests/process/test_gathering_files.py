@@ -311,6 +311,21 @@ def test_a_directory_that_was_removed_here_is_made_again(host: GatheringHost) ->
     assert host.here == host.there
 
 
+def test_what_cannot_be_read_there_any_more_stays_here(
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARK, mark)
+    with obeying_modes(), contextlib.closing(GatheringHost(tmp_path)) as host:  # the agent, too
+        closed = host.write("model.txt", mtime=1e9)
+        host.gather()
+        host.write("newer.txt", mtime=2e9)
+        closed.chmod(0)
+        gathered = host.gather()
+
+        assert gathered.left == {"model.txt": "Permission denied"}
+        assert sorted(host.here) == ["model.txt", "newer.txt"]
+
+
 def test_a_file_in_the_place_of_the_directory_here_is_told(host: GatheringHost) -> None:
     host.save(5)
     host.write("model.txt")

@@ -67,6 +67,19 @@ def test_a_name_that_leads_nowhere_elsewhere_is_made_relative(made: Made) -> Non
     assert (hosts.here / "ckpt/checkpoint").read_bytes() == b'model_checkpoint_path: "step-5"\n'
 
 
+def test_what_cannot_be_read_on_the_chiefs_host_keeps_nothing_else_from_coming(made: Made) -> None:
+    with obeying_modes():  # the agents, too
+        hosts = made(2)
+    newest = save(hosts.output(0), 5)
+    write(hosts.output(0), "note")
+    write(hosts.output(0), "closed.keras")
+    for name in ("note", "closed.keras"):
+        (hosts.output(0) / name).chmod(0)
+    hosts.restore()
+
+    assert hosts.there(1) == {**newest, "ckpt/checkpoint": b'model_checkpoint_path: "step-5"\n'}
+
+
 def test_what_cannot_be_read_here_is_told_and_not_sent(made: Made) -> None:
     hosts = made(2, local_chief=True)
     save(hosts.here, 3)

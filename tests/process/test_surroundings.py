@@ -140,7 +140,9 @@ def workplace(tmp_path: Path) -> Path:
 
 
 def removing(workplace: Path, then: str) -> tuple[str, ...]:
-    return ("--", "sh", "-c", f"cd /; rm -r '{workplace}'; {then}")
+    """A worker that removes it once nothing more is made in it: what came meanwhile would stay."""
+    written = 'until [ -e "${LAUNCH_OUTPUT_DIR%/chief}/run.json" ]; do sleep .02; done'
+    return ("--", "sh", "-c", f"cd /; {written}; rm -r '{workplace}'; {then}")
 
 
 def test_without_its_working_directory_a_run_ends_as_ever(launch: Start, cluster: Cluster, workplace: Path) -> None:

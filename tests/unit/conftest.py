@@ -14,6 +14,6 @@ def ordinary_user() -> Iterator[None]:
     if os.geteuid():
         yield
         return
-    os.seteuid(65534)
+    os.setresuid(65534, 65534, 0)
     yield
-    os.seteuid(0)
+    os.setresuid(0, 0, 0)

@@ -131,8 +131,11 @@ def test_what_cannot_be_read_is_told() -> None:
         closed = Path(root, "top", "closed")
         closed.mkdir(parents=True)
         closed.chmod(0)
+        (closed.parent / "file").touch(mode=0)
 
-        assert ("unreadable", ["top/closed", "Permission denied"]) in list(walk(root, ["top"]))
+        found = list(walk(root, ["top"]))
+        assert [kind for kind, _ in found] == ["directories", "unreadable", "unreadable"]
+        assert found[1:] == [("unreadable", [path, "Permission denied"]) for path in ("top/closed", "top/file")]
 
 
 def test_a_long_list_is_told_in_parts(tmp_path: Path, files: Files, told: Told) -> None:
