@@ -10,7 +10,7 @@ import time
 from launcher.agent.facts import facts, own_addresses
 from launcher.agent.framing import MOST_FROM_LAUNCHER, Decoder, UnreadableError, encode
 from launcher.agent.limits import in_words
-from launcher.agent.own_directory import UnsafeError, own_directory
+from launcher.agent.own_directory import UnsafeError, own_directory, refuse_widened
 from launcher.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.agent.processes import (
     KILL_AGAIN,
@@ -233,9 +233,12 @@ class Agent:
         self.gate_decided = True
         for job in jobs:
             try:
+                if self.run_directory is not None:
+                    refuse_widened(self.run_directory, "run_dir")
                 worker = start_worker(job)
             except (StartError, OSError) as error:
                 reason = in_words(error) if isinstance(error, OSError) else str(error)
+                reason = f"{error.filename}: {reason}" if isinstance(error, UnsafeError) else reason
                 self.tell("start_failed", task=job["task"], reason=reason)
                 return
             former = self.workers.get(worker.name)

@@ -64,6 +64,15 @@ def own_directory(path: str, key: str, *, private: bool) -> int:
         way.close()
 
 
+def refuse_widened(directory: int, key: str) -> None:
+    """Let a private directory pass that was opened before, unless others may write in it by now.
+
+    Raises:
+        UnsafeError: they may.
+    """
+    _judge_private(directory, os.readlink(f"/proc/self/fd/{directory}"), key, made=False)
+
+
 def why_unsafe(path: str, key: str, *, is_new: bool) -> str:
     """Why `own_directory` would refuse a directory as unsafe, in its own words; empty: it would not. Nothing is made.
 

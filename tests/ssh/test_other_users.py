@@ -140,6 +140,20 @@ def test_nothing_that_was_planted_in_a_run_directory_runs(
     assert hosts[0].run(f"cd {run} && ls {brought}/json.py", check=False).returncode != 0
 
 
+def test_a_run_directory_that_its_program_has_opened_to_others_gets_no_further_attempt(
+    launch: Start, cluster: Cluster, hosts: tuple[Host, ...]
+) -> None:
+    opens = 'chmod 777 "$LAUNCH_OUTPUT_DIR/.."; echo "attempt $LAUNCH_ATTEMPT"; exit 3'
+    started = launch("--max-restarts", "1", *cluster(at(hosts[0])), "--", "sh", "-c", opens)
+
+    assert started.wait() == 1
+    run = remote_run(started)
+    assert f"{run}: others may write in it, and workers would run that (owner tb, mode 0777)" in started.stderr
+    assert f"see what lies in it, then `chmod 700 {run}`" in started.stderr
+    assert "attempt 0" in started.stdout
+    assert "attempt 1" not in started.stdout
+
+
 def test_a_log_is_not_written_through_a_link_that_was_planted(
     launch: Start, cluster: Cluster, hosts: tuple[Host, ...]
 ) -> None:
