@@ -66,12 +66,13 @@ _LEADS_TO_ONE = frozenset(["dsn", "webhook", "webhooks"])
 """Where an address is itself the secret."""
 _ADDRESSES = frozenset(["endpoint", "uri", "url", "urls"])
 _DESCRIBING = _ADDRESSES | _set(
-    "alg algorithm args audience backend batch bits cache class classification column count dim dims dir directory "
-    "domain dropout embed embedding embeddings enabled error errors expiration expires expiry exporter field file "
-    "files folder format helper host hosts index issuer len length level limit max method min mixer mode name names "
-    "num number parallelism path paths plugin policy pooling port ports prefix provider rate ratio realm region "
-    "required rotation scheme size sock socket step steps store strength "
-    "suffix timeout ttl type types user username version"
+    "accuracy alg algorithm args audience backend batch bits block budget cache class classification column count "
+    "dataset dim dims dir directory domain dropout embed embedding embeddings enabled error errors expiration "
+    "expires expiry exporter field file files folder format helper host hosts index issuer len length level limit "
+    "loss mask masking max merge method min mixer mode name names num number parallelism path paths pattern plugin "
+    "policy pooling port ports prefix prob provider rate ratio realm reduce region required rotation scheme sec "
+    "second seconds seen size sock socket step steps store strength stride suffix table timeout ttl type types user "
+    "username version vocab window"
 )
 """The last word of a name that tells something of a secret, not the secret."""
 _OTHER_THINGS = {

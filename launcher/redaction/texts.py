@@ -94,7 +94,7 @@ _CODE = re.compile(
     re.DOTALL,
 )
 """What a program works out: `os.environ['HF_TOKEN']`, `text.split()`."""
-_COUNTING = re.compile(r"(?:^|[_.-])(?:max|min|num|n|total|count)(?:[_.-]|$)|tokens$|keys$|passes$", re.IGNORECASE)
+_COUNTING = re.compile(r"(?:^|[_.-])(?:max|min|num|n|total|count)(?:[_.-]|$)|tokens|keys$|passes$", re.IGNORECASE)
 _MIXED = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^\d]*\d)\S{6,}|[^\W\d_]+[!$%^&*+=@#?~]\S+|\S{24,}")
 
 
