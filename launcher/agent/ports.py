@@ -17,7 +17,7 @@ LISTENS = rb":%04X (?:0{8}|0{32}):0000 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) "
 
 
 def hold_port(port: int) -> socket.socket:
-    """Bind `port` (0: any free one) and keep it for a worker.
+    """Bind `port` (0: any free one) at all addresses and keep it for a worker.
 
     The bind itself is exclusive: SO_REUSEPORT is set only afterwards, so two runs can never share a port by accident,
     while the worker (TensorFlow's gRPC server under TF_GRPC_REUSE_PORT=true) can still join the one that is held.
@@ -27,12 +27,14 @@ def hold_port(port: int) -> socket.socket:
     """
     import socket
 
-    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    from launcher.agent.sockets import socket_for_all_addresses
+
+    held, address = socket_for_all_addresses()
     try:
         if port:
-            bind_exclusively(held, port)
+            bind_exclusively(held, address, port)
         else:
-            held.bind(("0.0.0.0", 0))
+            held.bind((address, 0))
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except BaseException:
         held.close()
@@ -44,7 +46,7 @@ class TurnTakenError(OSError):
     """Another program has the name by which runs take turns at a port; it may have nothing to do with any run."""
 
 
-def bind_exclusively(held: socket.socket, port: int) -> None:
+def bind_exclusively(held: socket.socket, address: str, port: int) -> None:
     """Bind a port that nobody holds, though packets of an earlier run may still be on their way to it (TIME_WAIT).
 
     SO_REUSEADDR passes over those, but also over another run that does the same at this moment: so each run takes its
@@ -58,7 +60,7 @@ def bind_exclusively(held: socket.socket, port: int) -> None:
     import socket
 
     try:
-        held.bind(("0.0.0.0", port))
+        held.bind((address, port))
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
@@ -70,7 +72,7 @@ def bind_exclusively(held: socket.socket, port: int) -> None:
         except OSError as error:
             raise TurnTakenError(error.errno, error.strerror) from error
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("0.0.0.0", port))
+        held.bind((address, port))
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
 
 

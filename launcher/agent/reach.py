@@ -16,6 +16,7 @@ import time
 
 from launcher.agent.gate_program import plain_address
 from launcher.agent.resolving import Resolving, numeric, unresolved
+from launcher.agent.sockets import socket_for_all_addresses
 
 if False:  # names for type checkers only: typing costs start-up time
     from typing import Any
@@ -151,30 +152,9 @@ def reset(guest: socket.socket) -> None:
 
 
 def listener(port: int) -> socket.socket:
-    """A socket that shares a held port (0: any free one) and listens there, over IPv6 too where TensorFlow's would.
-
-    TensorFlow's server listens over IPv4 alone on a machine that has no ::1, whatever other addresses it has.
-    """
-    if has_ipv6_loopback():
-        return listening(socket.socket(socket.AF_INET6, socket.SOCK_STREAM), "::", port)
-    return listening(socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0", port)
-
-
-def has_ipv6_loopback() -> bool:
-    """Whether a socket can have the address ::1."""
+    """A socket that shares a held port (0: any free one) and listens there, over IPv6 too where TensorFlow's would."""
+    each, address = socket_for_all_addresses()
     try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as each:
-            each.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
-
-
-def listening(each: socket.socket, address: str, port: int) -> socket.socket:
-    """Bind and listen; close the socket if that fails."""
-    try:
-        if each.family == socket.AF_INET6:
-            each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         each.bind((address, port))
         each.listen(1024)

@@ -1,4 +1,4 @@
-"""Which process has which TCP socket: who listens where, and to whom a process is connected. From /proc."""
+"""A socket as TensorFlow's; and which process has which: who listens where, to whom it is connected. From /proc."""
 
 from __future__ import annotations
 
@@ -32,6 +32,28 @@ class TcpSocket:
         """The other end, as a person writes it: `10.0.0.2:40001`, `[2001:db8::2]:40001`."""
         address, _, port = self.remote.partition(":")
         return f"{readable(address)}:{int(port, 16)}"
+
+
+def socket_for_all_addresses() -> tuple[socket.socket, str]:
+    """One for TCP at every address of this machine, over IPv6 too where TensorFlow's would; and what to bind it to.
+
+    TensorFlow's server listens over IPv4 alone on a machine that has no ::1, whatever other addresses it has.
+    """
+    if not has_ipv6_loopback():
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0"
+    each = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+    each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    return each, "::"
+
+
+def has_ipv6_loopback() -> bool:
+    """Whether a socket can have the address ::1."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as each:
+            each.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
 def tcp_sockets(pid: int) -> list[TcpSocket]:

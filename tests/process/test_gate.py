@@ -219,6 +219,29 @@ def test_a_machine_without_ipv6_has_a_gate_too(launch: Start, cluster: Cluster, 
     ended(started)
 
 
+SQUATTER = """
+import socket, sys
+with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+    print(server.getsockname()[1], flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_port_at_which_somebody_listens_over_ipv6_alone_is_passed_over(
+    launch: Start, cluster: Cluster, dial: Dial, lab: Lab
+) -> None:
+    argv = [*lab.on_login_machine, sys.executable, "-c", SQUATTER]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as squatter:
+        assert squatter.stdout is not None
+        taken = int(squatter.stdout.readline())
+        started = launch(*cluster(1, ports=f"{taken}-{taken + 1}"), *program("greeting"))
+
+        assert port_of(started) == taken + 1
+        assert dial(STRANGER, taken + 1) == "ConnectionResetError"
+        ended(started)
+        squatter.communicate()
+
+
 NO_GATE = """
 import ctypes, os, platform, struct, sys
 answer, *command = sys.argv[1:]

@@ -193,6 +193,35 @@ def test_nothing_listens_but_sshd_and_the_ports_of_the_tasks(
     stopped(started)
 
 
+JOIN = """
+import socket, sys
+for address, family in (("", 2), ("127.0.0.1", 2), (sys.argv[2], 2), ("", 10), ("::1", 10), (sys.argv[3], 10)):
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        try:
+            with socket.socket(family) as each:
+                each.setsockopt(socket.SOL_SOCKET, option, 1)
+                if family == 10:
+                    each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                each.bind((address, int(sys.argv[1])))
+                print("bound to", address or "all", "of family", family)
+        except OSError:
+            pass
+"""
+"""Tries to get a port at any address, and tells where it has."""
+
+
+def test_another_user_of_a_host_can_neither_take_nor_join_a_port_at_which_nobody_listens_yet(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    late = {**GREETING, "command": ["python", "greeting.py", "late"], "network": {"open": True}}
+    started = launch(*cluster(*hosts[:2], **late))
+    started.await_log(b"not yet", "worker-0", "worker-1")
+    words = [sys.executable, "-c", JOIN, str(ports(started)["worker-0"]), *hosts[0].addresses]
+
+    assert hosts[0].run(words, user="eve").stdout == ""
+    stopped(started)
+
+
 TENSORFLOW = {"python": sys.executable}
 READ_FILE = """
 import sys, tensorflow as tf
