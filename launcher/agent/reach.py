@@ -15,6 +15,7 @@ import struct
 import time
 
 from launcher.agent.gate_program import plain_address
+from launcher.agent.limits import in_words
 from launcher.agent.resolving import Resolving, numeric, unresolved
 from launcher.agent.sockets import socket_for_all_addresses
 
@@ -209,7 +210,7 @@ class Dialling:
                 self.until = time.monotonic() + self._look_up
                 self.events[self._resolving.fd] = select.POLLIN
             except OSError as error:
-                self._unresolved(explained(error))
+                self._unresolved(in_words(error))
 
     @property
     def done(self) -> bool:

@@ -121,6 +121,19 @@ def test_a_worker_for_which_there_is_no_process_is_told_with_the_limit(refused: 
     assert said.startswith("cannot start a process: Resource temporarily unavailable (")
 
 
+ASK_FOR_A_NAME = """
+from launcher.agent.reach import Dialling
+print(Dialling([{"id": "a", "address": "a.invalid", "port": 1, "word": "w"}], 60, 60).results["a"])
+"""
+
+
+def test_a_name_for_whose_look_up_there_is_no_process_is_told_with_the_limit(refused: tuple[str, ...]) -> None:
+    words = [*refused, "processes", sys.executable, "-c", ASK_FOR_A_NAME]
+    said = subprocess.run(words, capture_output=True, text=True, cwd=ROOT).stdout
+
+    assert said.startswith("cannot resolve the name a.invalid: Resource temporarily unavailable (")
+
+
 WORKERS = {
     "threads": (
         "import threading; threading.Thread(target=print).start()",
