@@ -236,10 +236,13 @@ class Connection:
                 complaint = Complaint(f"it sent something unreadable: {error}")
             except NoEndError:
                 complaint = Complaint("the login shell there prints without end", NO_END.format(host=self.name))
-            if self._early is None or not complaint.passing or self._ended.is_set():
+            is_last = attempt == TRIES - 1
+            if is_last or self._early is None or not complaint.passing or self._ended.is_set():
                 break
             if self._process is not None:
                 self._part_with(self._process)
+                with self._lock:
+                    self._process = None
             import random  # few connections are tried twice
 
             self._ended.wait(PAUSE * 2**attempt * random.uniform(0.5, 1.5))

@@ -14,10 +14,12 @@ import psutil
 import pytest
 from launching import PATIENCE, await_true
 
+from launcher import connection as connection_module
 from launcher import events
 from launcher.access import Access
 from launcher.agent.framing import GREETING, encode
-from launcher.connection import EVENT_COST, MOST_UNREAD
+from launcher.agent_process import AgentProcess
+from launcher.connection import EVENT_COST, MOST_UNREAD, TRIES
 from launcher.host import HostConnection, Inbox, receive
 from launcher.transport import agent_argv, opening
 
@@ -62,6 +64,45 @@ def test_a_connection_that_is_not_there_yet_ends_when_it_is_told_to(connect: Con
     connection.begin_to_close()
 
     process.wait(PATIENCE)
+
+
+DROPS = "echo 'kex_exchange_identification: Connection closed by remote host' >&2; exit 255"
+
+
+def test_a_host_that_drops_every_connection_is_lost_with_what_ssh_says_of_it(
+    connect: Connect, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "PAUSE", 0.001)
+    connection = connect("sh", "-c", f"echo >>{tmp_path}/tries; {DROPS}")
+
+    lost = receive(inbox, PATIENCE)
+    assert isinstance(lost, events.HostLost)
+    assert "Connection closed by remote host" in lost.reason
+    connection.close()
+    assert len((tmp_path / "tries").read_text()) == TRIES
+
+
+def test_a_host_that_is_given_up_between_two_tries_is_parted_with_once(
+    connect: Connect, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "PAUSE", PATIENCE)
+    process: list[AgentProcess] = []
+    parted = HostConnection._part_with
+
+    def part(self: HostConnection, with_: AgentProcess) -> None:
+        parted(self, with_)
+        process.append(with_)
+
+    monkeypatch.setattr(HostConnection, "_part_with", part)
+    connection = connect("sh", "-c", DROPS)
+    await_true(lambda: process, "the end of the first try")
+    connection.give_up("nobody wants it any more")
+    connection.close()
+
+    assert len(process) == 1
+    lost = receive(inbox, PATIENCE)
+    assert isinstance(lost, events.HostLost)
+    assert lost.reason == "nobody wants it any more"
 
 
 def test_a_new_connection_does_not_wait_for_the_end_of_the_lost_one(
