@@ -113,7 +113,18 @@ def test_of_a_recorded_interrupt_only_the_programs_own_lines_are_left(task: str)
     assert shown(dying) == ""
 
 
-@given(st.lists(st.sampled_from([INTERRUPTED, OWN, NATIVE, FULL_DISK, "a\n", "\n", DURING]), max_size=6), st.data())
+PARTS = [INTERRUPTED, OWN, NATIVE, FULL_DISK, REPLACED, "Process a-1:\n", "Exception ignored in: a\n"]
+PARTS += ["2026-11-21 10:11:12.1: W a\n", "  | " + FRAMES, "a\n", "\n", DURING]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=6))
+def test_many_lines_at_once_are_shown_like_one_after_the_other(parts: list[str]) -> None:
+    reader, lines = InterruptionReader(), "".join(parts).encode().splitlines(keepends=True)
+
+    assert b"".join([*map(reader.shown, lines), reader.rest()]).decode() == shown("".join(parts))
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=6), st.data())
 def test_it_does_not_matter_how_the_lines_come(parts: list[str], data: st.DataObject) -> None:
     lines = "".join(parts).encode().splitlines(keepends=True)
     cut = data.draw(st.integers(0, len(lines)))
