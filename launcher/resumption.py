@@ -95,7 +95,9 @@ def _resumption(directory: RunDirectory, state: RunState, request: Request) -> R
     earlier = Request.of_record(state.request)
     if request.workers is not None and earlier.cluster is not None and not earlier.command:
         earlier = earlier._replace(command=state.command)  # the file's own, which no longer counts
-    together = _with_unchanged_cluster(_with_secrets(_together(request, earlier)), request, directory)
+    together = _with_secrets(_together(request, earlier))
+    if state.hosts or directory.cluster_file.exists():  # else no worker was started: the cluster file counts as it is
+        together = _with_unchanged_cluster(together, request, directory)
     if any(REDACTED in word for word in together.command):
         shown = shlex.join(together.command)
         raise UsageError(
@@ -141,17 +143,15 @@ def _with_secrets(together: Request) -> Request:
 def _with_unchanged_cluster(together: Request, request: Request, directory: RunDirectory) -> Request:
     """The cluster file of the run's beginning: the file itself where it is still the same, else the run's copy.
 
-    Without a copy no worker has been started, and the file is taken as it is.
-
     Raises:
         UsageError: only a copy without its secrets is left.
     """
     if together.cluster is None or request.cluster is not None:
         return together
-    copy = _copy(directory)
-    if copy is None or is_unchanged(together.cluster, directory):
+    if is_unchanged(together.cluster, directory):
         return together
-    if REDACTED in copy:
+    copy = _copy(directory)
+    if copy is None or REDACTED in copy:
         changed = f"{relative(together.cluster)} is no longer what it was when {directory.name} began"
         raise UsageError(f"{changed}, and secrets are not written down: add --cluster FILE")
     return together._replace(cluster_copy=directory.cluster_file)
