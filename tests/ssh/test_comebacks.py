@@ -59,7 +59,7 @@ def test_a_second_host_that_is_lost_before_the_restart_is_called_again(
 
     see_attempt_1(started)
     # on a busy machine the backoff may be over by then: host1 is lost while its answer is waited for
-    assert re.search(r"\[launch\] host1(?: was lost)?: .*clos", started.stderr), started.stderr
+    assert re.search(r"\[launch\] host1(?: was lost)?: ", started.stderr), started.stderr
 
 
 def test_all_hosts_may_be_lost_during_the_backoff_twice(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
