@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from launcher import events
-from launcher.agent.framing import MOST_BODY, UnreadableError, decoded, shown
+from launcher.agent.framing import MOST_BODY, MOST_LISTED, UnreadableError, decoded, shown
 from launcher.cluster import Task
 from launcher.wording import harmless_line
 
@@ -21,6 +21,10 @@ Told = Mapping[str, Any]
 
 FOR_PEOPLE = ("reason", "hostname", "address")
 """Fields that are only shown: in a message, none of them can begin a line of its own, or move what stands before."""
+LONGEST_TEXT = 1 << 17
+"""Characters; Linux lets no variable of the environment be longer."""
+LONGEST_REASON = 1 << 13
+"""Characters of such a field; a path in it may have 4096."""
 LONGEST_PIECE = 1 << 20
 """Bytes of a log or a file that come at a time."""
 MOST_AHEAD = 1 << 26
@@ -53,9 +57,13 @@ def name(value: Any) -> bool:
 
 
 def text(value: Any) -> bool:
-    """A string that can be written somewhere; bytes that are no UTF-8 are surrogates."""
+    """A string that can be written somewhere, not too long; bytes that are no UTF-8 are surrogates."""
     try:
-        return isinstance(value, str) and value.encode("utf-8", "surrogateescape") is not None
+        return (
+            isinstance(value, str)
+            and len(value) <= LONGEST_TEXT
+            and value.encode("utf-8", "surrogateescape") is not None
+        )
     except UnicodeEncodeError:
         return False
 
@@ -65,9 +73,9 @@ def nothing_or(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
 
-def many(check: Check) -> Check:
-    """A list."""
-    return lambda value: isinstance(value, list) and all(map(check, value))
+def many(check: Check, most: float = MOST_LISTED) -> Check:
+    """A list of no more entries than that."""
+    return lambda value: isinstance(value, list) and len(value) <= most and all(map(check, value))
 
 
 def row(*checks: Check) -> Check:
@@ -84,6 +92,11 @@ def row(*checks: Check) -> Check:
 def table(check: Check) -> Check:
     """A value for each of some names."""
     return lambda value: isinstance(value, dict) and all(map(text, value)) and all(map(check, value.values()))
+
+
+def for_people(words: str) -> str:
+    """What is shown of a host's words."""
+    return harmless_line(words[:LONGEST_REASON])
 
 
 COUNT = whole(0, 2**63 - 1)
@@ -148,7 +161,7 @@ class AgentMessages:
                 raise UnreadableError(f"`{kind}` whose field '{field}' is {shown(told[field])}")
         if len(body) > message.most:
             raise UnreadableError(f"`{kind}` with {len(body)} bytes behind it, where {message.most} are the most")
-        return message.event(self, told | {key: harmless_line(told[key]) for key in FOR_PEOPLE if key in told}, body)
+        return message.event(self, told | {key: for_people(told[key]) for key in FOR_PEOPLE if key in told}, body)
 
     # ---- what it was asked
     def start(self, slug: str, log: str) -> None:
@@ -199,7 +212,7 @@ class AgentMessages:
         """One for each target."""
         if results.keys() != self.dialled:
             raise UnreadableError(f"`dialled` whose field 'results' is {shown(results)}")
-        return events.Dialled(self.host, {target: harmless_line(reason) for target, reason in results.items()})
+        return events.Dialled(self.host, {target: for_people(reason) for target, reason in results.items()})
 
     def project_part(self, data: bytes) -> None:
         """Keep it for the answer that it is part of."""
@@ -273,7 +286,7 @@ MESSAGES: Mapping[str, Message] = {
             **dict.fromkeys(("python", "hostname", "home", "machine", "ssh_connection"), text),
             **dict.fromkeys(("pid", "guard"), PID),
             "cpus": whole(1, 2**20),
-            "addresses": many(text),
+            "addresses": many(text, 1 << 16),
             "environment": table(text),
             "time": real,
         },
@@ -334,9 +347,9 @@ MESSAGES: Mapping[str, Message] = {
         _file_news("listed"),
         {
             **NUMBER,
-            "files": many(row(name, whole(), TIME_NS)),
-            "links": many(name),
-            "unreadable": many(row(name, name)),
+            "files": many(row(name, whole(), TIME_NS), math.inf),
+            "links": many(name, math.inf),
+            "unreadable": many(row(name, name), math.inf),
         },
     ),
     "files_list_ended": Message(_file_news("list_ended"), {**NUMBER, "clock_ns": TIME_NS}),
@@ -357,16 +370,18 @@ MESSAGES: Mapping[str, Message] = {
     "project_compared": Message(
         _project_list(
             "compared",
-            wanted=many(COUNT),
-            doubtful=many(row(COUNT, text, text)),
-            in_the_way=many(row(text, text)),
+            wanted=many(COUNT, math.inf),
+            doubtful=many(row(COUNT, text, text), math.inf),
+            in_the_way=many(row(text, text), math.inf),
         ),
         {"top": text, "over": truth, "free": COUNT, "freed": COUNT, "rsync": truth},
         most=MOST_BODY,
     ),
-    "project_prepared": Message(_project_list("prepared", kept=many(text)), {"deleted": COUNT}, most=MOST_BODY),
+    "project_prepared": Message(
+        _project_list("prepared", kept=many(text, math.inf)), {"deleted": COUNT}, most=MOST_BODY
+    ),
     "project_taken": Message(_project_answer("taken"), {}),
-    "project_settled": Message(_project_list("settled", missing=many(COUNT)), {}, most=MOST_BODY),
+    "project_settled": Message(_project_list("settled", missing=many(COUNT, math.inf)), {}, most=MOST_BODY),
     "project_failed": Message(_project_answer("failed"), {"path": text, "code": text, **REASON}),
 }
 """By what an agent calls them (`launcher.agent.loop.Agent.tell`)."""

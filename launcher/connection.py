@@ -307,12 +307,14 @@ class Connection:
     def _listen(self, data: bytes) -> None:
         process = self._process
         assert process is not None
-        decoder = Decoder()
+        decoder, came = Decoder(), 0
         while True:
+            came += len(data)
             for head, body in decoder.feed(data):
                 event = self._messages.event(head, body)
                 if event is not None:
-                    self._tell_in_turn(event, len(body))
+                    self._tell_in_turn(event, came)
+                    came = 0
             heard = self._heard(process)
             if not heard:
                 return

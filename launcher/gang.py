@@ -16,6 +16,7 @@ from launcher.failure import Ending, LastReport
 from launcher.lone_workers import LoneWorkers
 from launcher.plan import AttemptPlan
 from launcher.step_watch import StepWatch
+from launcher.wording import listed
 
 SETTLE = 0.05
 """Seconds between a telling failure and the stop of the gang: time for another one of the same moment."""
@@ -175,7 +176,7 @@ class Gang:
         """What the user is told of an event that changes nothing."""
         match event:
             case events.ProcessesSurvived():
-                return f"{event.host}: these processes could not be killed: {', '.join(map(str, event.pids))}"
+                return f"{event.host}: these processes could not be killed: {listed([*map(str, event.pids)])}"
             case events.ProgressMade():
                 return self._steps.note(event, now)
             case events.TaskWaitsElsewhere():

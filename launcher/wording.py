@@ -39,7 +39,7 @@ def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
     """`a`, `a and b`, `a, b and c`, and not more than a line of them."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def counted(count: int, noun: str) -> str:

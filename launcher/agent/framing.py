@@ -17,6 +17,8 @@ MOST_HEAD, MOST_BODY = 1 << 21, 1 << 22
 """Bytes that an agent may send in one frame. What may be longer, a list of files for example, comes in several."""
 MOST_FROM_LAUNCHER = 1 << 28
 """Bytes of a head, and of a body, that the launcher may send: its list of a project's files is one body."""
+MOST_LISTED = 1 << 12
+"""Entries of a list that an agent may send, but for lists of files."""
 SHOWN = 60
 """Characters of what cannot be read that are shown."""
 

@@ -8,7 +8,7 @@ import signal
 import time
 
 from launcher.agent.facts import facts, own_addresses
-from launcher.agent.framing import MOST_FROM_LAUNCHER, Decoder, UnreadableError, encode
+from launcher.agent.framing import MOST_FROM_LAUNCHER, MOST_LISTED, Decoder, UnreadableError, encode
 from launcher.agent.limits import in_words
 from launcher.agent.own_directory import UnsafeError, own_directory, refuse_widened
 from launcher.agent.ports import close_sockets, hold_ports, listened_at
@@ -437,7 +437,7 @@ class Agent:
             self.give_up_at = self.give_up_at or now + UNKILLABLE
             left = signal_descendants(signal.SIGKILL)
             if now > self.give_up_at:
-                self.tell("survivors", pids=left)
+                self.tell("survivors", pids=left[:MOST_LISTED])
                 self._emptied()
         if self.dialling is not None and now >= self.dialling.until:
             self.dialling.give_up()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from launcher.agent.framing import MOST_LISTED
 from launcher.agent.processes import descendants, processes
 from launcher.agent.rest import AT_REST, PATIENCE, Rest, has_tensorflow, tensorflow_process, waits_for_lock
 from launcher.agent.sockets import ESTABLISHED, LISTEN, SYN_SENT, inodes_of, shared_ports, tcp_sockets
@@ -99,8 +100,8 @@ def connections(pids: list[int]) -> dict[str, list[int] | list[str]]:
     ports = {each.port for each in own}
     peers = {state: {each.peer for each in own if each.state == state} for state in (ESTABLISHED, SYN_SENT)}
     outside = {
-        state: sorted(peer for peer in found if int(peer.rpartition(":")[2]) not in ports)
+        state: sorted(peer for peer in found if int(peer.rpartition(":")[2]) not in ports)[:MOST_LISTED]
         for state, found in peers.items()
     }
-    listening = sorted({each.port for each in own if each.state == LISTEN})
+    listening = sorted({each.port for each in own if each.state == LISTEN})[:MOST_LISTED]
     return {"ports": listening, "connected": outside[ESTABLISHED], "dialled": outside[SYN_SENT]}

@@ -126,35 +126,48 @@ def test_a_new_connection_does_not_wait_for_the_end_of_the_lost_one(
     assert not process.is_running()
 
 
-TELLS_MUCH = f"""
+def telling(frame: bytes, many: int) -> tuple[str, str, str]:
+    """A host that tells this so often, as fast as it can."""
+    does = f"""
 import os, sys
 sys.stdin.buffer.read({len(opening())})
 os.write(1, {GREETING!r})
-frame = {encode({"event": "stop_requested"})!r}
-for _ in range(20):
-    sys.stdout.buffer.write(frame * 1000)
+for _ in range({many}):
+    sys.stdout.buffer.write({frame!r})
 """
+    return sys.executable, "-c", does
+
+
+TELLS_MUCH = telling(encode({"event": "stop_requested"}), 20_000)
+
+
+def await_full(connection: HostConnection) -> None:
+    await_true(lambda: connection._unread.size > MOST_UNREAD, "as much as may wait")
 
 
 def test_a_host_that_tells_more_than_can_be_dealt_with_waits(connect: Connect, inbox: Inbox) -> None:
-    connect(sys.executable, "-c", TELLS_MUCH)
-    most = MOST_UNREAD // EVENT_COST + 1
-    await_true(lambda: inbox.qsize() == most, "as much as may wait", inbox.qsize)
+    await_full(connect(*TELLS_MUCH))
     told = 0
     while isinstance(receive(inbox, PATIENCE), events.StopRequested):
         told += 1
-        assert inbox.qsize() <= most
+        assert inbox.qsize() <= MOST_UNREAD // EVENT_COST + 1
 
     assert told == 20_000
 
 
+def test_long_lists_count_for_what_they_are(connect: Connect, inbox: Inbox) -> None:
+    frame = encode({"event": "files_listed", "number": 1, "files": [], "links": ["x" * 100] * 900, "unreadable": []})
+    await_full(connect(*telling(frame, 100)))
+
+    assert inbox.qsize() <= MOST_UNREAD // len(frame) + 1
+
+
 def test_a_host_that_tells_more_than_can_be_dealt_with_lets_the_others_tell(connect: Connect, inbox: Inbox) -> None:
-    connect(sys.executable, "-c", TELLS_MUCH)
-    most = MOST_UNREAD // EVENT_COST + 1
-    await_true(lambda: inbox.qsize() == most, "as much as may wait", inbox.qsize)
+    await_full(connect(*TELLS_MUCH))
+    waiting = inbox.qsize()
     connect(*agent_argv("gpu-b")).hello(PATIENCE, ())
 
-    await_true(lambda: inbox.qsize() > most, "what another host tells", inbox.qsize)
+    await_true(lambda: inbox.qsize() > waiting, "what another host tells", inbox.qsize)
 
 
 def test_all_that_was_sent_before_arrives(connect: Connect, inbox: Inbox, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from launcher import events
 from launcher.agent.facts import facts
-from launcher.agent.framing import FRAME, MOST_BODY, MOST_HEAD, Decoder, UnreadableError, encode
-from launcher.agent_messages import MESSAGES, AgentMessages, Message
+from launcher.agent.framing import FRAME, MOST_BODY, MOST_HEAD, MOST_LISTED, Decoder, UnreadableError, encode
+from launcher.agent_messages import LONGEST_REASON, LONGEST_TEXT, MESSAGES, AgentMessages, Message
 from launcher.cluster import Task
 from launcher.doctor.patient import EXAMINED
 
@@ -80,6 +80,9 @@ WRONG: list[tuple[str, str, Any]] = [
     ("reserved", "ports", {"worker-1": 2222}),
     ("dialled", "results", {"gpu-a": ""}),
     ("survivors", "pids", "abc"),
+    ("survivors", "pids", [12] * (MOST_LISTED + 1)),
+    ("waits_elsewhere", "connected", ["10.0.0.1:80"] * (MOST_LISTED + 1)),
+    ("project_waits", "path", "x" * (LONGEST_TEXT + 1)),
     ("started", "task", "worker-1"),
     ("started", "task", ["worker-0"]),
     ("started", "pid", 0),
@@ -335,6 +338,12 @@ def test_addresses_that_a_host_tells_are_one_harmless_line_each() -> None:
 
     assert isinstance(event, events.TaskWaitsElsewhere)
     assert all(each.isprintable() for each in (*event.connected, *event.dialled))
+
+
+def test_words_for_people_are_not_endless() -> None:
+    event = started().event({"event": "put_failed", "reason": "x" * LONGEST_TEXT}, b"")
+
+    assert event == events.PutFailed("gpu-a", "x" * LONGEST_REASON)
 
 
 def test_words_for_people_are_one_harmless_line() -> None:

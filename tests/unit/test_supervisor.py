@@ -328,7 +328,23 @@ def test_processes_that_cannot_be_killed_are_named() -> None:
         (16, events.ProcessesSurvived("localhost", (41, 42))),
         *emptied(16, W0, W1),
     )
-    assert script.said == ["localhost: these processes could not be killed: 41, 42"]
+    assert script.said == ["localhost: these processes could not be killed: 41 and 42"]
+
+
+def test_of_many_processes_that_cannot_be_killed_some_are_named() -> None:
+    survived = events.ProcessesSurvived("localhost", tuple(range(1, 4001)))
+    _, script = replay(TWO, *BOTH_STARTED, exited(5, W0), exited(5, W1), (16, survived), *emptied(16, W0, W1))
+
+    assert script.said[0].startswith("localhost: these processes could not be killed: 1, 2, 3, ")
+    assert script.said[0].endswith(" more")
+    assert len(script.said[0]) < 120
+
+
+def test_no_process_that_could_not_be_killed_is_no_trouble() -> None:
+    survived = events.ProcessesSurvived("localhost", ())
+    result, _ = replay(TWO, *BOTH_STARTED, exited(5, W0), exited(5, W1), (16, survived), *emptied(16, W0, W1))
+
+    assert result.succeeded
 
 
 def test_a_host_that_does_not_answer_to_the_stop_is_given_up() -> None:
