@@ -285,11 +285,20 @@ class Session:
             reason = event.reason.removesuffix(".")
             self._complain_once(f"{event.host} was lost: {reason}; it is called again for the restart")
 
+    def _tell_of_silence(self, event: events.HostAwaited | events.HostSilent | events.HostAnswersAgain) -> None:
+        if isinstance(event, events.HostAwaited):
+            self._once(self._console.say, event.line)
+        else:
+            self._console.say(event.line)
+
     def _complain_once(self, text: str) -> None:
-        """However often a host that stays away is called, what is wrong with it is said once."""
+        self._once(self._complain, text)
+
+    def _once(self, say: Callable[[str], None], text: str) -> None:
+        """However often a host that stays away is called, what is said of it is said once."""
         if text not in self._said:
             self._said.add(text)
-            self._complain(text)
+            say(text)
 
     def _attended(self, seconds: float, over: Callable[[], bool] = lambda: False) -> Iterator[events.Event]:
         """Stay with the hosts until something is over, or for a time; yield what happens meanwhile.
@@ -322,7 +331,7 @@ class Session:
             case events.FileNews() | events.HostLost():
                 self._files.take(event)
             case events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain():
-                self._console.say(event.line)
+                self._tell_of_silence(event)
             case events.StrangerRefused() | events.GateFailed():
                 self._complain(event.line)
             case events.LogEnded():

@@ -92,16 +92,17 @@ def test_a_host_that_is_back_waits_for_the_other(launch: Start, cluster: Cluster
 
 
 def test_hosts_that_stay_away_end_the_run_and_are_told_of_once(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
-    short = {"timeouts": {"start": "5s", "lease": "1s"}, "ssh": {"connect_timeout": "1s"}}
+    short = {"timeouts": {"start": "9s", "lease": "1s"}, "ssh": {"connect_timeout": "3s"}}
     started = launch(*cluster(*hosts, restart=PATIENT, **short), "--", "sh", "-c", ONCE)
     started.await_event("host_empty", count=3)
     away(hosts[1])
     hosts[2].partition()
 
     assert started.wait() == 3
-    assert started.stderr.count("this is tried again for 5 s (timeouts.start)") <= 2, started.stderr
+    assert started.stderr.count("this is tried again for 9 s (timeouts.start)") <= 2, started.stderr
     assert "launch: host2: " in started.stderr
     assert started.stderr.count("host3 was lost: 10.77.0.13 port 22 does not answer") <= 1, started.stderr
+    assert (started.stdout + started.stderr).count("waiting for host3 ") == 1
     assert "Traceback" not in started.stderr
     assert started.run_state["state"] == "failed"
     assert started.run_state["result"]["attempts"] == 1
