@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from launching import Launch, await_true
-from rig import Host
+from rig import Host, Rig
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -125,3 +127,53 @@ def test_a_host_that_is_lost_while_it_gets_the_newest_checkpoint_gets_it_later(
     assert "it is called again for the restart" in started.stderr
     for task in ("worker-0", "worker-1"):
         assert started.log(task, attempt=1).count(b"step-1.") == 2
+
+
+@pytest.fixture
+def deafen(rig: Rig, environment: dict[str, str], tmp_path: Path) -> Callable[[Host], None]:
+    """From now on whoever connects to a host is let in, is told nothing, and is not heard."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "ssh").write_text(f"""#!/bin/sh
+for word; do
+    [ "$word" = -G ] && break
+    [ -e "{programs}/deaf-$word" ] && exec sleep 1000
+done
+exec {rig.ssh.programs}/ssh "$@"
+""")
+    (programs / "ssh").chmod(0o755)
+    environment["PATH"] = f"{programs}:{environment['PATH']}"
+    return lambda host: (programs / f"deaf-{host.name}").touch()
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
+def test_a_host_that_lets_in_and_says_nothing_costs_the_others_nothing_at_a_restart(
+    launch: Start, cluster: Cluster, hosts: Hosts, deafen: Callable[[Host], None], number: int | None
+) -> None:
+    short = {"lease": "2s", "start": "6s" if number is None else "10m"}
+    started = launch(*cluster(*hosts[:2], restart=PATIENT, timeouts=short), "--", "sh", "-c", WAITING_ONCE)
+    started.await_log(b"attempt 0", "worker-0", "worker-1")
+    deafen(hosts[1])
+    hosts[1].kill_ssh_sessions()
+    started.await_event("host_awaited")
+    if number is not None:
+        started.signal(number)
+
+    assert started.wait() == (3 if number is None else 128 + number)
+    assert lost(started, hosts[0]) == 0
+    if number is None:
+        assert "launch: host2: no answer in time (timeouts.start)" in started.stderr
+
+
+def test_a_host_that_lets_in_and_says_nothing_costs_the_others_nothing_while_the_project_is_sent(
+    launch: Start, cluster: Cluster, hosts: Hosts, deafen: Callable[[Host], None], tmp_path: Path
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/train.py").write_bytes(b"#" * 1_000_000)
+    deafen(hosts[1])
+    file = cluster(*hosts[:2], sync="project", timeouts={"lease": "2s", "start": "6s"})
+    started = launch(*file, "--", "true")
+
+    assert started.wait() == 3
+    assert "launch: host2: no answer in time (timeouts.start)" in started.stderr
+    assert lost(started, hosts[0]) == 0
