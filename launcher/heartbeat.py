@@ -15,10 +15,13 @@ MISSED_BEATS = 1.5
 
 
 def change(
-    host: str, silence: float, lease: float, was_silent: bool
+    host: str, silence: float, lease: float, was_silent: bool, late: float = 0.0
 ) -> events.HostSilent | events.HostAnswersAgain | None:
-    """What there is to tell of a host that was heard `silence` seconds ago, after it was told to be silent or not."""
-    is_silent = silence > max(min(MENTIONED_AFTER, lease / 2), MISSED_BEATS * lease / BEATS_PER_LEASE)
+    """What there is to tell of a host that was heard `silence` seconds ago, after it was told to be silent or not.
+
+    `late`: by how many seconds the next beat is later than usual. For so long the host was not asked.
+    """
+    is_silent = silence - late > max(min(MENTIONED_AFTER, lease / 2), MISSED_BEATS * lease / BEATS_PER_LEASE)
     if is_silent and not was_silent:
         return events.HostSilent(host, silence, lease)
     return events.HostAnswersAgain(host) if was_silent and not is_silent else None
@@ -45,10 +48,10 @@ class Heartbeat:
         for connection in connections:
             # Where it is this process that was away (stopped, starved), what the agents said is still to be read.
             if late < self.interval:
-                self._look_at(connection)
+                self._look_at(connection, late)
             connection.beat()
 
-    def _look_at(self, connection: HostConnection) -> None:
+    def _look_at(self, connection: HostConnection, late: float) -> None:
         silence, name = connection.silence, connection.name
         if connection.lost or silence > self._lease:
             self._silent.discard(name)
@@ -56,7 +59,7 @@ class Heartbeat:
                 reason = f"no sign of life for {self._lease:g} s (timeouts.lease)"
                 connection.give_up(f"{reason}: the host is down or frozen, or the link is cut")
             return
-        told = change(name, silence, self._lease, name in self._silent)
+        told = change(name, silence, self._lease, name in self._silent, late)
         if told is not None:
             self._silent ^= {name}
             connection.tell(told)

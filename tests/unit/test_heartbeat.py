@@ -29,6 +29,10 @@ def test_a_silence_is_told_once_and_its_end_as_well(
     assert change("gpu-b", silence, lease, was_silent) == told
 
 
+def test_a_host_that_was_not_asked_is_not_silent() -> None:
+    assert change("gpu-b", 5.9, DEFAULT, False, late=2.9) is None
+
+
 def test_a_silent_host_is_told_with_the_time_that_is_left_to_it() -> None:
     silent = HostSilent("gpu-b", 5.987, DEFAULT)
 
