@@ -11,7 +11,7 @@ _SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 _RATES = ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
 # C1 control characters, marks that turn the direction of a line, line ends that are no newline, and what no text holds:
 # half a surrogate pair, and the bytes 80 to 9f of a file's name that is no UTF-8.
-OBEYED_BEYOND_ASCII = r"\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f"
+OBEYED_BEYOND_ASCII = r"\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udc9f\udd00-\udfff"
 """Characters that do something to a terminal, as a part of a regular expression's set."""
 _OBEYED = rf"[\x00-\x08\x0b-\x1f\x7f{OBEYED_BEYOND_ASCII}]"
 _TIMES = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -31,7 +31,7 @@ def harmless_line(text: str) -> str:
 
 
 def _written_out(found: re.Match[str]) -> str:
-    byte = found[0].encode("utf-8", "surrogateescape") if found[0] >= "\udc80" else b""
+    byte = found[0].encode("utf-8", "surrogateescape") if "\udc80" <= found[0] <= "\udcff" else b""
     return rf"\x{byte[0]:02x}" if byte else found[0].encode("unicode_escape").decode()
 
 

@@ -53,6 +53,7 @@ def test_numbers_are_said_as_a_person_reads_them(said: str, expected: str) -> No
         ("\udc9b2J \udce9", "\\x9b2J \udce9"),
         ("\ud800", r"\ud800"),
         ("\u202egnp.exe \u2066\u200f\u061c", r"\u202egnp.exe \u2066\u200f\u061c"),
+        ("\ud83d\udd00", r"\ud83d\udd00"),
         ("a\u2028[launch] done", r"a\u2028[launch] done"),
         ("first\r\n\tsecond\n", "first\n\tsecond\n"),
     ],
