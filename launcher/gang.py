@@ -357,10 +357,11 @@ class Gang:
 
     def _interrupt(self, number: int, reason: str) -> Iterator[Action]:
         if self._interrupted is not None or self._stopping:
+            again = "" if self._interrupted is None else " again"
             self._interrupted = self._interrupted or number
             self._abandoned = not self._occupied
             self._stopping = True
-            yield Say(f"{reason} again: killing {_counted(self._running)}")
+            yield Say(f"{reason}{again}: killing {_counted(self._running)}")
             yield Stop(signals.SIGKILL, 0)
             return
         self._interrupted = number

@@ -202,6 +202,19 @@ def test_the_second_interrupt_kills_at_once() -> None:
     assert (7, Stop(signal.SIGKILL, 0)) in script.told
 
 
+def test_the_first_interrupt_of_a_gang_that_is_stopped_after_a_failure_kills_at_once() -> None:
+    _, script = replay(
+        TWO,
+        *BOTH_STARTED,
+        exited(5, W0, 3),
+        interrupted(6),
+        exited(6, W1, None, 9),
+        *emptied(6, W0, W1),
+    )
+    assert (6, Stop(signal.SIGKILL, 0)) in script.told
+    assert script.said[-1] == "SIGINT: killing 1 worker"
+
+
 def test_an_interrupt_while_logs_are_still_coming_gives_up_waiting_for_them() -> None:
     result, _ = replay(
         TWO, *BOTH_STARTED, exited(5, W0), exited(5, W1), (5, events.HostEmpty("localhost")), interrupted(6)
