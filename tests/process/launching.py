@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+from rig.processes import name_of
 from rig.requirements import missing_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -243,7 +244,7 @@ class Launch:
 
     def named(self, name: str) -> psutil.Process:
         """Its process of that name: launch-agent or launch-guard."""
-        return next(process for process in self.alive() if process.name() == name)
+        return next(process for process in self.alive() if name_of(process) == name)
 
     def worker(self, task: str) -> psutil.Process:
         """The process of a task, once it has started."""

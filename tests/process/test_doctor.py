@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from examining import Examined, doctors
 from launching import await_true, marked_processes
+from rig.processes import command_of
 
 Doctor = Callable[..., Examined]
 Cluster = Callable[..., tuple[str, str]]
@@ -112,7 +113,7 @@ def test_a_signal_ends_everything(
     doctor: Doctor, cluster: Cluster, tmp_path: Path, mark: str, number: signal.Signals
 ) -> None:
     examined = doctor(*cluster(python=hung_python(tmp_path)))
-    await_true(lambda: any("hangs" in " ".join(each.cmdline()) for each in marked_processes(mark)), "the start of it")
+    await_true(lambda: any("hangs" in " ".join(command_of(each)) for each in marked_processes(mark)), "the start of it")
     examined.process.send_signal(number)
 
     assert examined.exit_code == 128 + number

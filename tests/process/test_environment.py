@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from launching import Launch, await_true, program
+from rig.processes import command_of, name_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -187,8 +188,8 @@ def test_a_mistake_on_the_command_line_is_told_without_its_secret(launch: Start,
 def test_no_value_stands_on_a_command_line(launch: Start, cluster: Cluster) -> None:
     started = launch(*cluster(env={"API_KEY": SECRET, "PLAIN": "a value of its own"}), *program("stay", "die"))
     started.await_log(b"ready", "worker-0", "worker-1")
-    names = {process.name() for process in started.alive()}
-    lines = "\n".join(" ".join(process.cmdline()) for process in started.alive())
+    names = {name_of(process) for process in started.alive()}
+    lines = "\n".join(" ".join(command_of(process)) for process in started.alive())
     started.signal(15)
 
     assert {"launch-agent", "launch-guard"} <= names

@@ -15,6 +15,7 @@ from pathlib import Path
 import pexpect
 import pytest
 from launching import PATIENCE, SCRIPT, Launch, await_true, program, signals_of
+from rig.processes import name_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -128,7 +129,7 @@ def test_ctrl_z_does_nothing(launch: Start) -> None:
 def test_a_signal_before_any_worker_has_started_starts_none_or_ends_it(launch: Start) -> None:
     """As soon as the agent runs; the launcher may be anywhere between its greeting and the first worker."""
     started = launch("--workers", "2", *program("stay", "die"))
-    await_true(lambda: any(each.name() in {"launch-guard", "launch-agent"} for each in started.alive()), "an agent")
+    await_true(lambda: any(name_of(each) in {"launch-guard", "launch-agent"} for each in started.alive()), "an agent")
     started.signal(signal.SIGINT)
 
     assert started.wait() == 130

@@ -43,6 +43,20 @@ def is_sshd(process: psutil.Process) -> bool:
     return False
 
 
+def command_of(process: psutil.Process) -> list[str]:
+    """Its words; none: it has ended meanwhile."""
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def name_of(process: psutil.Process) -> str:
+    """Its name; empty: it has ended meanwhile."""
+    with suppress(psutil.Error):
+        return process.name()
+    return ""
+
+
 def pid_on_host(process: psutil.Process) -> int | None:
     """Its number in the innermost namespace."""
     with suppress(OSError):

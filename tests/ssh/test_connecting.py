@@ -11,6 +11,7 @@ import psutil
 import pytest
 from launching import Launch
 from rig import Host, Rig
+from rig.processes import command_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -134,7 +135,7 @@ def test_values_arrive_as_they_are_and_stand_in_no_command_line(
     program = "import json, os, signal; print(json.dumps(dict(os.environ)), flush=True); signal.pause()"
     started = launch(*cluster({"host": "host1", "env": values}), "--", "python", "-c", program)
     started.await_log(b"}\n", "worker-0")
-    lines = [" ".join(command_line(process)) for process in psutil.process_iter()]
+    lines = [" ".join(command_of(process)) for process in psutil.process_iter()]
     started.process.terminate()
     started.wait()
 
@@ -143,13 +144,6 @@ def test_values_arrive_as_they_are_and_stand_in_no_command_line(
     assert not [line for line in lines if SECRET in line or "Grüße" in line]
     written = [path for path in started.runs.rglob("*") if path.is_file() and not path.name.endswith(".log")]
     assert not [path for path in written if SECRET.encode() in path.read_bytes()]
-
-
-def command_line(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 # ---- what does not work is told

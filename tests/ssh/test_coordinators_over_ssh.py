@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 from launching import PROGRAMS, Launch, await_true
 from rig import Host
+from rig.processes import command_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -17,7 +18,7 @@ SERVERS = 4
 
 def worker_of(host: Host) -> psutil.Process:
     """The process of a host's worker."""
-    return next(each for each in host.processes() if "coordinated.py" in " ".join(each.cmdline()))
+    return next(each for each in host.processes() if "coordinated.py" in " ".join(command_of(each)))
 
 
 def test_a_worker_on_another_host_is_started_again_alone(

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from launching import Launch, await_true
 from rig import Host
+from rig.processes import command_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -28,7 +29,7 @@ sh -c 'until [ -e under-way ]; do sleep 0.01; done; (setsid sleep 1001 &); exec 
 
 
 def earlier(host: Host) -> list[psutil.Process]:
-    return [process for process in host.processes() if process.cmdline() in EARLIER]
+    return [process for process in host.processes() if command_of(process) in EARLIER]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from launching import Launch, await_true
 from rig import Host
+from rig.processes import name_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -39,7 +40,7 @@ def await_empty(*hosts: Host) -> None:
 
 def named(host: Host, name: str) -> int:
     """The number, on this machine, of a host's agent or guard."""
-    return next(process for process in host.processes() if process.name() == name).pid
+    return next(process for process in host.processes() if name_of(process) == name).pid
 
 
 def test_a_killed_launcher_leaves_nothing_on_any_host(running: Launch, hosts: Hosts) -> None:
@@ -78,7 +79,7 @@ def test_a_worker_killed_on_its_host_is_the_root_cause(running: Launch, hosts: H
 
 @pytest.mark.parametrize("victim", ["launch-agent", "launch-guard"])
 def test_a_killed_agent_or_guard_leaves_nothing(running: Launch, hosts: Hosts, victim: str) -> None:
-    next(process for process in hosts[1].processes() if process.name() == victim).kill()
+    next(process for process in hosts[1].processes() if name_of(process) == victim).kill()
 
     assert running.wait() == 1
     assert "host host2 was lost" in running.last_words

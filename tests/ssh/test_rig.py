@@ -14,7 +14,7 @@ import pytest
 from launching import PATIENCE, ROOT, await_true
 from rig import Host, Rig
 from rig.cable import HAS_IPV6
-from rig.processes import has_ended
+from rig.processes import command_of, has_ended
 
 Hosts = tuple[Host, ...]
 Ssh = Callable[..., subprocess.CompletedProcess[str]]
@@ -377,8 +377,8 @@ def test_nothing_is_left_of_a_rig_that_is_killed(victim: str) -> None:
         assert process.stdout.readline() == "started\n"
         directory = Path(process.stdout.readline()).parent
         children = psutil.Process(process.pid).children()
-        (lab,) = (child for child in children if str(directory) in child.cmdline())
-        (command,) = (child for child in children if not any(str(directory) in word for word in child.cmdline()))
+        (lab,) = (child for child in children if str(directory) in command_of(child))
+        (command,) = (child for child in children if not any(str(directory) in word for word in command_of(child)))
         of_the_rig = [each for child in children for each in (child, *child.children(recursive=True))]
         assert len(of_the_rig) > 10
         if victim == "the lab":

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from launching import PROGRAMS, ROOT, Launch
 from rig import Host, Rig
+from rig.processes import command_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
@@ -159,7 +160,7 @@ def test_each_attempt_finds_out_anew_where_the_hosts_connect_from(
         first = ports(started)["worker-0"]
         assert dial(hosts[1], hosts[0], first) == "worker"
         hosts[1].run(["nft", "flush chain ip outside out"], user="root")
-        next(each for each in hosts[0].processes() if "greeting.py" in " ".join(each.cmdline())).kill()
+        next(each for each in hosts[0].processes() if "greeting.py" in " ".join(command_of(each))).kill()
 
         started.await_log(b"listening", "worker-0", "worker-1", attempt=1)
         assert dial(hosts[1], hosts[0], first) == "worker"

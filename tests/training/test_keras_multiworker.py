@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from keras_runs import SCRIPTS, Arrived, Way, World, numbers, run, ways
+from last_line import last_line
 
 FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TOLERANCE = 1e-4
@@ -178,7 +179,7 @@ def test_a_worker_says_once_what_was_done_for_which_keras(arrive: Arrive) -> Non
 def test_a_program_that_uses_tf_keras_as_the_tutorials_do_trains(gang: Callable[..., Any]) -> None:
     ended = gang(2, ["python", str(SCRIPTS / "fit_as_in_tutorial.py")], keras_fix=True)
     assert [worker.exit_code for worker in ended] == [0, 0], ended[0].output[-4000:]
-    learned = {worker.output.splitlines()[-1] for worker in ended}
+    learned = {last_line(worker.output) for worker in ended}
     assert len(learned) == 1
     assert len(json.loads(learned.pop())["losses"]) == 2
 

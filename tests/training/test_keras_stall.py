@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from last_line import last_line
 
 SCRIPT = Path(__file__).parent / "scripts" / "drop_iterators.py"
 TRAINING = Path(__file__).resolve().parents[2] / "training"
@@ -26,7 +27,7 @@ def train(gang: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) ->
         env = {"LAUNCH_KERAS_FIX": str(fix), "PYTHONPATH": str(BOOTSTRAP)}
         ended = gang(n, ["python", str(SCRIPT), *argv], env=env, timeout=300)
         assert [worker.exit_code for worker in ended] == [0] * len(ended), ended[0].output[-4000:]
-        told: dict[str, Any] = json.loads(ended[0].output.splitlines()[-1])
+        told: dict[str, Any] = json.loads(last_line(ended[0].output))
         return told
 
     return run
@@ -67,4 +68,4 @@ def test_a_process_ends_with_its_exit_code_while_an_iterator_is_not_dropped_yet(
 
 def test_launch_brings_it_into_a_worker(gang: Callable[..., Any]) -> None:
     [ended] = gang(1, ["python", str(SCRIPT), "dataset"], keras_fix=True, timeout=300)
-    assert json.loads(ended.output.splitlines()[-1])["threads"] == [DROPPING]
+    assert json.loads(last_line(ended.output))["threads"] == [DROPPING]

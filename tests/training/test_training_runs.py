@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from last_line import last_line
 
 from launcher.doctor.exchange import DIGITS_CNN_BYTES
 from training.data.digits import load_digits
@@ -232,7 +233,7 @@ def test_a_finished_run_is_not_trained_further(two: Run, trainer: Trainer) -> No
     shutil.copytree(two.chief / "checkpoints", copy)
     run = trainer.finish("again", 0, "--global-batch-size", "48")
     assert "nothing left to train with --epochs 20" in run.outputs[0]
-    assert run.outputs[0].splitlines()[-1].split(";")[0] == two.outputs[0].splitlines()[-1].split(";")[0]
+    assert last_line(run.outputs[0]).split(";")[0] == last_line(two.outputs[0]).split(";")[0]
 
 
 def test_other_settings_than_the_checkpoints_are_an_error(two: Run, trainer: Trainer) -> None:
@@ -266,4 +267,4 @@ def test_a_worker_that_has_seen_all_others_come_may_leave_first(gang: Any, tmp_p
     script = str(REPOSITORY / "tests" / "training" / "scripts" / "part_from_peer.py")
     chief, other = gang(2, ["python", script, str(tmp_path)], env={"PYTHONPATH": str(REPOSITORY)}, timeout=120)
     assert (chief.exit_code, other.exit_code) == (0, 0), chief.output[-4000:]
-    assert chief.output.splitlines()[-1] == "parted"
+    assert last_line(chief.output) == "parted"

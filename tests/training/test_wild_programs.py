@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from last_line import last_line
 from launching import Launch, cluster_file
 
 WILD = Path(__file__).parent / "scripts" / "wild"
@@ -23,7 +24,7 @@ WITH_PYTHON = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 def last_lines(launch: Launch, *tasks: str, attempt: int = 0) -> list[str]:
     """What the programs of these tasks said last, once the run has succeeded."""
     assert launch.succeeded()
-    return [launch.log(task, attempt).decode().splitlines()[-1] for task in tasks or ("worker-0", "worker-1")]
+    return [last_line(launch.log(task, attempt).decode()) for task in tasks or ("worker-0", "worker-1")]
 
 
 def written(launch: Launch, *below: str) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import portpicker
+from last_line import last_line
 from launching import Launch
 
 WILD = Path(__file__).resolve().parent / "scripts" / "wild"
@@ -46,5 +47,5 @@ def test_a_chief_that_reads_flags_trains_with_a_worker_that_reads_its_environmen
     started = launched("--cluster", cluster)
 
     assert started.succeeded()
-    assert started.log("chief-0").decode().splitlines()[-1] == "chief 0 of 2: slope 3.00"
-    assert started.log("worker-0").decode().splitlines()[-1] == "rank 1 of 2 on localhost-worker-0: slope 3.00"
+    assert last_line(started.log("chief-0").decode()) == "chief 0 of 2: slope 3.00"
+    assert last_line(started.log("worker-0").decode()) == "rank 1 of 2 on localhost-worker-0: slope 3.00"
