@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError, UsageError
 from training.models import steps_made
-from training.strategy import gather
+from training.strategy import gather, part
 from training.tf_config import Place
 
 PREFIX = "step"
@@ -89,6 +89,7 @@ class Checkpoints:
         asked = self._state.trajectory
         found = RunState(asked) if newest is None else read_state(newest, asked)
         rows = gather(strategy, [found.epoch, found.step, fingerprint(asked)])
+        part(strategy)  # one that ends by the checks below takes nobody down who has still to receive the rows
         check_agreement(rows.tolist(), self._place, self.directory)
         check_trajectory(asked, found.trajectory, self.directory)
         if newest is not None:
