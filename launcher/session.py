@@ -241,7 +241,7 @@ class Session:
                 if not self._hosts.losses or time.monotonic() + AWAY_LOOK >= until:
                     raise
                 limit = f"{self._file.timeouts.start:g} s (timeouts.start)"
-                self._complain_once(f"{error}\nthis is tried again for {limit}")
+                self._once(self._complain, f"{error}\nthis is tried again for {limit}")
             else:
                 self._said.clear()
                 return spec
@@ -283,16 +283,13 @@ class Session:
     def _tell_of_loss(self, event: events.Event) -> None:
         if isinstance(event, events.HostLost):
             reason = event.reason.removesuffix(".")
-            self._complain_once(f"{event.host} was lost: {reason}; it is called again for the restart")
+            self._once(self._complain, f"{event.host} was lost: {reason}; it is called again for the restart")
 
     def _tell_of_silence(self, event: events.HostAwaited | events.HostSilent | events.HostAnswersAgain) -> None:
         if isinstance(event, events.HostAwaited):
             self._once(self._console.say, event.line)
         else:
             self._console.say(event.line)
-
-    def _complain_once(self, text: str) -> None:
-        self._once(self._complain, text)
 
     def _once(self, say: Callable[[str], None], text: str) -> None:
         """However often a host that stays away is called, what is said of it is said once."""

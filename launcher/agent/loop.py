@@ -237,8 +237,7 @@ class Agent:
                     refuse_widened(self.run_directory, "run_dir")
                 worker = start_worker(job)
             except (StartError, OSError) as error:
-                reason = in_words(error) if isinstance(error, OSError) else str(error)
-                reason = f"{error.filename}: {reason}" if isinstance(error, UnsafeError) else reason
+                reason = str(error) if isinstance(error, (StartError, UnsafeError)) else in_words(error)
                 self.tell("start_failed", task=job["task"], reason=reason)
                 return
             former = self.workers.get(worker.name)

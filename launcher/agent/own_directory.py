@@ -33,6 +33,10 @@ class UnsafeError(OSError):
     def __init__(self, place: str, what: str) -> None:
         super().__init__(errno.EPERM, what, place)
 
+    def __str__(self) -> str:
+        """The path, then the message."""
+        return f"{self.filename}: {self.strerror}"
+
 
 def own_directory(path: str, key: str, *, private: bool) -> int:
     """Open a directory of ours; what is missing of it, and of those above, is made with mode 0700.
@@ -87,7 +91,7 @@ def why_unsafe(path: str, key: str, *, is_new: bool) -> str:
         if not is_new and way.is_whole:
             _judge_users(way.directory, way, key)
     except UnsafeError as error:
-        return f"{error.filename}: {error.strerror}"
+        return str(error)
     except OSError:
         return ""  # it cannot be used at all
     finally:
