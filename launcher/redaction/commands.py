@@ -21,8 +21,10 @@ _LOGIN_NAMES = frozenset(["user", "proxy-user"])
 _LOGIN = re.compile(r"""["']?(?!\d+:\d+["']?$)[^:\s]*:(?!//)(?P<value>.+?)["']?""", re.DOTALL)
 """Two numbers are a user and a group."""
 _SHORT_LOGIN = re.compile(r"-u(?!\d+:\d+$)[^:/\s]+:(?P<value>.+)", re.DOTALL)
+_ATTACHED_ONLY = frozenset(["mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "7z"])
+"""Programs where the word behind the option for a password is not its value."""
 _LETTERS = {
-    **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "7z"), "p"),
+    **dict.fromkeys(_ATTACHED_ONLY, "p"),
     **dict.fromkeys(("sshpass", "login", "twine", "mongo", "mongosh", "cqlsh", "rabbitmqadmin"), "p"),
     **dict.fromkeys(("smbclient", "sqlcmd", "bcp", "zip", "unzip", "mosquitto_pub", "mosquitto_sub"), "P"),
     **dict.fromkeys(("ldapsearch", "ldapmodify"), "w"),
@@ -33,8 +35,6 @@ _LETTERS = {
 }
 """One-letter options that are passwords, by program or its command (`docker login`), up to the next one of these in the
 line; `-p` of others is looked at more closely."""
-_ATTACHED_ONLY = frozenset(["mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "7z"])
-"""Programs where the word behind such an option is not its value."""
 _USERS_ONLY = frozenset(["date", "docker", "podman", "sudo"])
 """Programs whose option `-u` is no login."""
 _TAKES_KEY = frozenset(["wandb login", "login --relogin", "vault login"])

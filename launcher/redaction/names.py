@@ -56,7 +56,6 @@ _PAIRS = frozenset(
         "str": "connection conn",
         "key": "api access account auth client encryption license master private signing ssh",
         "keys": "api access account auth private signing",
-        "word": "pass",
         "phrase": "pass recovery seed",
         "pass": "admin database db mail proxy root smtp user",
     }.items()

@@ -105,11 +105,9 @@ def is_secret(name: str, value: str) -> bool:
 
 def is_named_secret(name: str, value: str) -> bool:
     """Whether a name says that this value is a secret."""
-    if not value or value == REDACTED:
+    if not value or value == REDACTED or is_reference(value):
         return False
     is_plain = len(value) <= _LONGEST_PLAIN and _PLAIN.fullmatch(value)
-    if is_reference(value):
-        return False
     match level(name):
         case Level.CERTAIN:
             return True
