@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from launching import PROGRAMS, ROOT, Launch
@@ -37,6 +38,14 @@ def dial(source: Host, host: Host, port: int, ipv6: bool = False) -> str:
     return source.run([sys.executable, "-c", DIAL, host.addresses[ipv6], str(port)]).stdout.strip()
 
 
+def two_listening(launch: Start, cluster: Cluster, *hosts: Any, **keys: Any) -> tuple[Launch, int, int]:
+    """A run of two workers, whose programs listen by now, and their ports."""
+    started = launch(*cluster(*hosts, **keys, **GREETING))
+    started.await_log(b"listening", "worker-0", "worker-1")
+    first, second = ports(started).values()
+    return started, first, second
+
+
 def ports(started: Launch) -> dict[str, int]:
     """Of each task."""
     started.await_event("ports_reserved", count=2)
@@ -58,9 +67,7 @@ def stopped(started: Launch) -> str:
 def test_the_hosts_of_a_run_reach_each_others_workers_and_a_third_one_reaches_none(
     launch: Start, cluster: Cluster, hosts: Hosts
 ) -> None:
-    started = launch(*cluster(*hosts[:2], **GREETING))
-    started.await_log(b"listening", "worker-0", "worker-1")
-    first, second = ports(started).values()
+    started, first, second = two_listening(launch, cluster, *hosts[:2])
 
     for _ in range(5):
         assert dial(hosts[1], hosts[0], first) == dial(hosts[0], hosts[1], second) == "worker"
@@ -76,9 +83,7 @@ def test_the_hosts_of_a_run_reach_each_others_workers_and_a_third_one_reaches_no
 def test_the_launching_machine_is_known_as_one_of_the_hosts(
     launch: Start, cluster: Cluster, hosts: Hosts, rig: Rig
 ) -> None:
-    started = launch(*cluster({"host": "localhost"}, hosts[0], **GREETING))
-    started.await_log(b"listening", "worker-0", "worker-1")
-    first, second = ports(started).values()
+    started, first, second = two_listening(launch, cluster, {"host": "localhost"}, hosts[0])
     here = [*rig.login.words, sys.executable, "-c", DIAL]
     dialled = [[rig.login.addresses[0], first], [hosts[0].addresses[0], second], ["127.0.0.1", first]]
 
@@ -94,9 +99,7 @@ def test_hosts_that_dial_each_other_over_ipv6_are_known_by_those_addresses(
     launch: Start, cluster: Cluster, hosts: Hosts
 ) -> None:
     pairs = [{"host": host.name, "address": host.addresses[1]} for host in hosts[:2]]
-    started = launch(*cluster(*pairs, **GREETING))
-    started.await_log(b"listening", "worker-0", "worker-1")
-    first, second = ports(started).values()
+    started, first, second = two_listening(launch, cluster, *pairs)
 
     assert dial(hosts[1], hosts[0], first, ipv6=True) == dial(hosts[0], hosts[1], second, ipv6=True) == "worker"
     assert dial(hosts[2], hosts[0], first, ipv6=True) == dial(hosts[2], hosts[0], first) == RESET
@@ -105,9 +108,7 @@ def test_hosts_that_dial_each_other_over_ipv6_are_known_by_those_addresses(
 
 def test_a_jump_host_that_is_none_of_the_runs_reaches_no_worker(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
     with hosts[1].behind(hosts[0]), hosts[2].behind(hosts[0]):
-        started = launch(*cluster(*hosts[1:], **GREETING))
-        started.await_log(b"listening", "worker-0", "worker-1")
-        first, second = ports(started).values()
+        started, first, second = two_listening(launch, cluster, *hosts[1:])
 
         assert dial(hosts[2], hosts[1], first) == dial(hosts[1], hosts[2], second) == "worker"
         assert dial(hosts[0], hosts[1], first) == dial(hosts[0], hosts[2], second) == RESET
@@ -138,9 +139,7 @@ def test_a_host_behind_nat_is_known_by_the_address_that_the_others_see(
 ) -> None:
     hosts[0].run(["ip", "route", "add", OUTSIDE, "via", hosts[1].addresses[0]], user="root")
     try:
-        started = launch(*cluster(*hosts[:2], **GREETING))
-        started.await_log(b"listening", "worker-0", "worker-1")
-        first = ports(started)["worker-0"]
+        started, first, _ = two_listening(launch, cluster, *hosts[:2])
 
         assert dial(hosts[1], hosts[0], first) == "worker"
         hosts[1].run(["nft", "flush chain ip outside out"], user="root")
@@ -155,9 +154,7 @@ def test_each_attempt_finds_out_anew_where_the_hosts_connect_from(
 ) -> None:
     hosts[0].run(["ip", "route", "add", OUTSIDE, "via", hosts[1].addresses[0]], user="root")
     try:
-        started = launch(*cluster(*hosts[:2], restart={"max_restarts": 1, "backoff": "10ms"}, **GREETING))
-        started.await_log(b"listening", "worker-0", "worker-1")
-        first = ports(started)["worker-0"]
+        started, first, _ = two_listening(launch, cluster, *hosts[:2], restart={"max_restarts": 1, "backoff": "10ms"})
         assert dial(hosts[1], hosts[0], first) == "worker"
         hosts[1].run(["nft", "flush chain ip outside out"], user="root")
         next(each for each in hosts[0].processes() if "greeting.py" in " ".join(command_of(each))).kill()
@@ -184,9 +181,7 @@ for table in ("tcp", "tcp6"):
 def test_nothing_listens_but_sshd_and_the_ports_of_the_tasks(
     launch: Start, cluster: Cluster, hosts: Hosts, rig: Rig
 ) -> None:
-    started = launch(*cluster({"host": "localhost"}, hosts[0], **GREETING))
-    started.await_log(b"listening", "worker-0", "worker-1")
-    first, second = ports(started).values()
+    started, first, second = two_listening(launch, cluster, {"host": "localhost"}, hosts[0])
     here = subprocess.check_output([*rig.login.words, sys.executable, "-c", LISTENING], text=True)
 
     assert {int(port) for port in here.split()} == {first}
