@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-TESTS = ROOT / "tests" / "training"
-MINORS = TESTS / "keras-minors.txt"
+TESTS = ROOT / "tests"
+MINORS = TESTS / "training" / "keras-minors.txt"
 sys.path.insert(0, str(TESTS))
 
-from keras_runs import PACKAGE, numbers, read  # noqa: E402 - found on the path of above
+from support.keras_runs import PACKAGE, numbers, read  # noqa: E402 - found on the path of above
 
 Command = list[str | Path]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import MARK, NOT_INHERITED, ROOT, Launch, cluster_file, launches, nothing_left
+from support.launching import MARK, NOT_INHERITED, ROOT, Launch, cluster_file, launches, nothing_left
 
 
 @pytest.fixture

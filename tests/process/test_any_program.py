@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch, program, signals_of
+from support.launching import Launch, program, signals_of
 
 Start = Callable[..., Launch]
 

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from launching import MARK, PATIENCE, await_true, marked_processes
+from support.launching import MARK, PATIENCE, await_true, marked_processes
 
 from launcher import events
 from launcher.access import access

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launching import MARK, ROOT, await_true, marked_processes
+from support.launching import MARK, ROOT, await_true, marked_processes
 
 Background = Callable[..., subprocess.CompletedProcess[str]]
 STAY = "trap 'echo interrupted; exit 3' INT; echo began; while :; do sleep 0.01; done"

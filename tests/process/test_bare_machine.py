@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import ROOT
+from support.launching import ROOT
 
 THERE = (
     "bash",

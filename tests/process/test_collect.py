@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import PATIENCE, Launch
+from support.launching import PATIENCE, Launch
 
 Start = Callable[..., Launch]
 Collect = Callable[..., subprocess.CompletedProcess[str]]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launch, program
+from support.launching import Launch, program
 
 Start = Callable[..., Launch]
 Servers = Callable[..., Launch]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launching import Launch, await_true, cluster_file, program
-from odd_ssh import OddHosts
+from support.launching import Launch, await_true, cluster_file, program
+from support.odd_ssh import OddHosts
 
 Start = Callable[..., Launch]
 QUOTA = Path("/proc/sys/fs/pipe-user-pages-soft")

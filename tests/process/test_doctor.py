@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from examining import Examined, doctors
-from launching import await_true, marked_processes
 from rig.processes import command_of
+from support.examining import Examined, doctors
+from support.launching import await_true, marked_processes
 
 Doctor = Callable[..., Examined]
 Cluster = Callable[..., tuple[str, str]]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import Launch, await_true, program
+from support.launching import Launch, await_true, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

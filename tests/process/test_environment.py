@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch, await_true, program
 from rig.processes import command_of, name_of
+from support.launching import Launch, await_true, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from launching import PROGRAMS, Launch
+from support.launching import PROGRAMS, Launch
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

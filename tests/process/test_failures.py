@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch, disk, program
+from support.launching import Launch, disk, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from launching import PATIENCE, Launch
+from support.launching import PATIENCE, Launch
 
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.launcher_process import Launcher

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from examining import doctors
-from launching import Launch, await_true, launches, program
 from rig import missing
 from rig.lab import Lab
+from support.examining import doctors
+from support.launching import Launch, await_true, launches, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gathering_host import INDEX_END, SHARD, GatheringHost, contents
-from launching import MARK, disk
-from modes import obeying_modes
+from support.gathering_host import INDEX_END, SHARD, GatheringHost, contents
+from support.launching import MARK, disk
+from support.modes import obeying_modes
 
 from launcher.gathering.conversation import GivenUpError, HostAwayError
 from launcher.gathering.image import NoRoomError

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import psutil
 import pytest
-from launching import Launch, await_true, program
+from support.launching import Launch, await_true, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

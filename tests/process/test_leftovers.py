@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import ROOT, Launch, await_true, program
+from support.launching import ROOT, Launch, await_true, program
 
 Leftovers = Callable[..., subprocess.CompletedProcess[str]]
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gathering_host import GatheringHost
-from launching import MARK, PROGRAMS, Launch, await_true, cluster_file, marked_processes
+from support.gathering_host import GatheringHost
+from support.launching import MARK, PROGRAMS, Launch, await_true, cluster_file, marked_processes
 
 from launcher.gathering.image import NoRoomError
 from launcher.gathering.remote_files import RefusedError

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import PROGRAMS, Launch, await_true, cluster_file
-from odd_ssh import OddHosts
+from support.launching import PROGRAMS, Launch, await_true, cluster_file
+from support.odd_ssh import OddHosts
 
 sys.path.insert(0, str(PROGRAMS))
 from odd_frames import MODES

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import PROGRAMS, ROOT, Launch
+from support.launching import PROGRAMS, ROOT, Launch
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

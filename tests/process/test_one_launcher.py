@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launching import Launch, await_true, program
+from support.launching import Launch, await_true, program
 
 from launcher import left_workers
 from launcher.errors import LaunchError

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch, await_true, program
+from support.launching import Launch, await_true, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

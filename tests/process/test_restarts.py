@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from launching import ROOT, Launch, program
+from support.launching import ROOT, Launch, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gathering_host import SHARD, contents
-from launching import MARK, await_true, disk
-from modes import obeying_modes
-from restoring_hosts import RestoringHosts, save, write
+from support.gathering_host import SHARD, contents
+from support.launching import MARK, await_true, disk
+from support.modes import obeying_modes
+from support.restoring_hosts import RestoringHosts, save, write
 
 from launcher.errors import HostError
 from launcher.gathering.conversation import BrokenOffError, HostAwayError

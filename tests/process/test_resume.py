@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from launching import Launch, program
+from support.launching import Launch, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launching import Launch, disk, program
+from support.launching import Launch, disk, program
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import ROOT
+from support.launching import ROOT
 
 SetUp = Callable[..., subprocess.CompletedProcess[str]]
 EVIL = "\x1b]0;TITLE\x07\x1b[2J\x9b31m\u202e\u2066\u200f\u061c\x85\x0b\r[gpu-a] ok\n[gpu-a] ok\u2028[gpu-a] ok"

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 import psutil
 import pytest
-from launching import MARK, PATIENCE, await_true
+from support.launching import MARK, PATIENCE, await_true
 
 from launcher import events
 from launcher.access import Access

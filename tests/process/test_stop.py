@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from launching import PATIENCE, SCRIPT, Launch, await_true, program, signals_of
 from rig.processes import name_of
+from support.launching import PATIENCE, SCRIPT, Launch, await_true, program, signals_of
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launch, await_true, cluster_file
-from modes import obey_modes
+from support.launching import Launch, await_true, cluster_file
+from support.modes import obey_modes
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 import pytest
-from launching import Launch
+from support.launching import Launch
 
 from launcher import events
 from launcher.access import Access

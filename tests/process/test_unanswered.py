@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 import psutil
 import pytest
-from launching import PATIENCE, await_true
+from support.launching import PATIENCE, await_true
 
 from launcher import connection as connection_module
 from launcher import events

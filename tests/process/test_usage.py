@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch, program
-from odd_ssh import OddHosts
+from support.launching import Launch, program
+from support.odd_ssh import OddHosts
 
 Start = Callable[..., Launch]
 

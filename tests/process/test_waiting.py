@@ -11,7 +11,7 @@ from pathlib import Path
 
 import portpicker
 import pytest
-from launching import Launch, await_true, program
+from support.launching import Launch, await_true, program
 
 from launcher.agent.ports import listened_at
 from launcher.agent.processes import descendants, processes

@@ -12,9 +12,9 @@ from typing import Any
 
 import psutil
 import pytest
-from launching import MARK, NOT_INHERITED, ROOT, Launch, cluster_file, launches, nothing_left
 from rig import Host, Rig, missing
 from rig.cable import HAS_IPV6
+from support.launching import MARK, NOT_INHERITED, ROOT, Launch, cluster_file, launches, nothing_left
 
 LAST_MOMENTS = 10.0
 """Seconds that a process on a host gets to end after the test, on a busy machine, too: what is left then is left."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launching import Launch
 from rig import Host, Rig
+from support.launching import Launch
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

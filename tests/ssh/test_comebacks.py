@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch, await_true
 from rig import Host, Rig
+from support.launching import Launch, await_true
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import Launch
 from rig import Host, Rig
 from rig.processes import command_of
+from support.launching import Launch
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-from launching import PROGRAMS, Launch, await_true
 from rig import Host
 from rig.processes import command_of
+from support.launching import PROGRAMS, Launch, await_true
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

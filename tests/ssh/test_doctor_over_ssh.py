@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examining import Examined, doctors
-from launching import Launch, await_true
 from rig import Host, Rig
+from support.examining import Examined, doctors
+from support.launching import Launch, await_true
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

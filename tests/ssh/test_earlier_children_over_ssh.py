@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
-from launching import Launch, await_true
 from rig import Host
 from rig.processes import command_of
+from support.launching import Launch, await_true
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launching import PATIENCE, Launch, await_true, disk
 from rig import Host, Rig
+from support.launching import PATIENCE, Launch, await_true, disk
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

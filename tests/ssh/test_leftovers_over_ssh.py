@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from launching import ROOT, Launch, await_true
 from rig import Host, Rig
+from support.launching import ROOT, Launch, await_true
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from launching import Launch, await_true
 from rig import Host
 from rig.processes import name_of
+from support.launching import Launch, await_true
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

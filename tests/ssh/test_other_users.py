@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from launching import Launch
 from rig import Host
+from support.launching import Launch
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from launching import Launch, await_true
 from rig import Host
+from support.launching import Launch, await_true
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import PATIENCE, ROOT, await_true
 from rig import Host, Rig
 from rig.cable import HAS_IPV6
 from rig.processes import command_of, has_ended
+from support.launching import PATIENCE, ROOT, await_true
 
 Hosts = tuple[Host, ...]
 Ssh = Callable[..., subprocess.CompletedProcess[str]]

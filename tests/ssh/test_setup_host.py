@@ -16,8 +16,8 @@ from shlex import quote
 
 import pip
 import pytest
-from launching import ROOT, Launch, await_true
 from rig import Host, Rig
+from support.launching import ROOT, Launch, await_true
 
 Hosts = tuple[Host, ...]
 SetUp = Callable[..., subprocess.Popen[str]]

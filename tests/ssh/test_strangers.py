@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from launching import PROGRAMS, ROOT, Launch
 from rig import Host, Rig
 from rig.processes import command_of
+from support.launching import PROGRAMS, ROOT, Launch
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from launching import Launch, await_true
 from rig import Host
+from support.launching import Launch, await_true
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import portpicker
 import pytest
-from launching import MARK, Launch, launches, nothing_left
+from support.launching import MARK, Launch, launches, nothing_left
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}

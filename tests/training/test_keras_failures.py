@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launch
+from support.launching import Launch
 
 SCRIPT = Path(__file__).parent / "scripts" / "fail_on_one_worker.py"
 Launched = Callable[..., Launch]

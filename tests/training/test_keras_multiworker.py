@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keras_runs import SCRIPTS, Arrived, Way, World, numbers, run, ways
-from last_line import last_line
+from support.keras_runs import SCRIPTS, Arrived, Way, World, numbers, run, ways
+from support.last_line import last_line
 
 FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TOLERANCE = 1e-4

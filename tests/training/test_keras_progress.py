@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from launching import Launch
+from support.launching import Launch
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PROGRESS = Path(__file__).resolve().parents[2] / "training" / "keras_progress.py"

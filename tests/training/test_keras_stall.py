@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from last_line import last_line
+from support.last_line import last_line
 
 SCRIPT = Path(__file__).parent / "scripts" / "drop_iterators.py"
 TRAINING = Path(__file__).resolve().parents[2] / "training"

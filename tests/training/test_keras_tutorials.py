@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launch
+from support.launching import Launch
 
 TUTORIALS = Path(__file__).parent / "scripts" / "tutorials"
 Launched = Callable[..., Launch]

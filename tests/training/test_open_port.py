@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launching import MARK, launches, nothing_left
 from rig import missing
 from rig.lab import Lab
+from support.launching import MARK, launches, nothing_left
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STRANGER = "203.0.113.7"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from last_line import last_line
+from support.last_line import last_line
 
 from launcher.doctor.exchange import DIGITS_CNN_BYTES
 from training.data.digits import load_digits

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import portpicker
-from launching import MARK, ROOT, launches, nothing_left
+from support.launching import MARK, ROOT, launches, nothing_left
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
 PROGRAM = ROOT / "tests/training/scripts/wild/own_tf_config_missing_peer.py"

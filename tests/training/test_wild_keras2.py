@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launching import Launch
+from support.launching import Launch
 
 WILD = Path(__file__).parent / "scripts" / "wild"
 Launched = Callable[..., Launch]

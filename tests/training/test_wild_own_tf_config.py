@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from launching import Launch, cluster_file
+from support.launching import Launch, cluster_file
 
 WILD = Path(__file__).parent / "scripts" / "wild"
 Launched = Callable[..., Launch]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from launching import Launch, cluster_file
+from support.launching import Launch, cluster_file
 
 WILD = Path(__file__).resolve().parent / "scripts" / "wild"
 LOOP = ("--", "python", str(WILD / "parameter_server_loop.py"))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from last_line import last_line
-from launching import Launch, cluster_file
+from support.last_line import last_line
+from support.launching import Launch, cluster_file
 
 WILD = Path(__file__).parent / "scripts" / "wild"
 Launched = Callable[..., Launch]

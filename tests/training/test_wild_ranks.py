@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import portpicker
-from last_line import last_line
-from launching import Launch
+from support.last_line import last_line
+from support.launching import Launch
 
 WILD = Path(__file__).resolve().parent / "scripts" / "wild"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from histories import (
+from support.histories import (
     CHIEF,
     COLLATERAL,
     EVALUATOR,

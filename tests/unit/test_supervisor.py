@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from histories import (
+from support.histories import (
     CHIEF,
     COLLATERAL,
     EVALUATOR,

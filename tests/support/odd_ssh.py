@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from launching import PROGRAMS
+from support.launching import PROGRAMS
 
 SSH = """\
 #!/bin/bash

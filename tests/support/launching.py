@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULE = ("-m", "launcher")
 SCRIPT = ("-I", "-S", str(ROOT / "launcher/__main__.py"))
 """Python's words for a launcher, as a person types them, and as scripts/launch does."""
-PROGRAMS = Path(__file__).resolve().parent / "programs"
+PROGRAMS = ROOT / "tests" / "process" / "programs"
 MARK = "TF_LAUNCH_TEST_MARK"
 NOT_INHERITED = ("LAUNCH_", "TF_", "COVERAGE_", "VIRTUAL_ENV", "CONDA_")
 """How the names of variables begin that would change what a launcher does."""

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPTS = Path(__file__).parents[1] / "training" / "scripts"
 PACKAGE = SCRIPTS / "keras_ways"
 MOST_BROKEN = 40  # ways that end a gang; more of them are not waited for
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from launching import PATIENCE
+from support.launching import PATIENCE
 
 
 @contextlib.contextmanager

@@ -10,8 +10,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from launching import PATIENCE
-
 from launcher import events
 from launcher.access import Access
 from launcher.gathering.chief_output import ChiefOutput
@@ -22,6 +20,7 @@ from launcher.host import HostConnection, Inbox, receive
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
 from launcher.transport import LEASE, agent_argv
+from support.launching import PATIENCE
 
 NAMES = (".",)
 INDEX_END = bytes.fromhex("57fb808b247547db")

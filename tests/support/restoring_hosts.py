@@ -9,9 +9,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from gathering_host import INDEX_END, SHARD, contents
-from launching import PATIENCE
-
 from launcher import events
 from launcher.access import Access
 from launcher.gathering import Gathering
@@ -20,6 +17,8 @@ from launcher.restoring import Restoring
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
 from launcher.transport import LEASE, LOCALHOST, agent_argv
+from support.gathering_host import INDEX_END, SHARD, contents
+from support.launching import PATIENCE
 
 
 class RestoringHosts:

@@ -1,0 +1,1 @@
+"""Launches, odd hosts, histories: what several test files share."""
