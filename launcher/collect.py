@@ -16,6 +16,7 @@ from launcher.access import chosen_options
 from launcher.called_as import launch_command
 from launcher.cluster_file import Host, Ssh
 from launcher.console import Console
+from launcher.defaults import LEASE, LOCALHOST
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, UsageError
 from launcher.gathering import Gathering, Outcome
 from launcher.gathering.conversation import HostAwayError
@@ -35,7 +36,6 @@ from launcher.run_directory.state import LOST, RunHost, RunState
 from launcher.run_directory.whole_files import relative
 from launcher.ssh_consent import ask_for_options
 from launcher.standard_output import write_error
-from launcher.transport import LEASE, LOCALHOST
 
 EPILOG = """\b
 RUN is the name of a run, the path of its directory, or `latest`; without it, the run that was started last is meant.

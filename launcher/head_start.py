@@ -13,7 +13,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 
 from launcher.agent_process import AgentProcess
-from launcher.transport import CONNECTING_AT_ONCE, LOCALHOST, SSH, agent_argv, over_ssh, ssh_options
+from launcher.defaults import LOCALHOST
+from launcher.transport import CONNECTING_AT_ONCE, SSH, agent_argv, over_ssh, ssh_options
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 """Signals that end this process before a run has taken them over."""

@@ -17,6 +17,7 @@ from launcher.called_as import launch_command
 from launcher.cluster import ClusterSpec, Task
 from launcher.cluster_file import ClusterFile
 from launcher.console import STDERR, STDOUT, Console
+from launcher.defaults import LOCALHOST
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError, LaunchError
 from launcher.failure import Ending, Failure, classify
 from launcher.failure.report import report
@@ -43,7 +44,6 @@ from launcher.run_result import RunResult
 from launcher.standard_output import write_out
 from launcher.supervisor import supervise
 from launcher.sync.sending import ProjectSync
-from launcher.transport import LOCALHOST
 
 if TYPE_CHECKING:
     from launcher.resumption import Resumption  # needed only by a run that goes on

@@ -11,18 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from launcher.defaults import CONNECT_TIMEOUT, LEASE
+
 Transport = Callable[[str, str], list[str]]
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 AGENT = ("agent",)
 """The packages that make up an agent. It begins with `main` of the module `pair` in the last of them."""
-LOCALHOST = "localhost"
-"""The host that is this machine, and needs no ssh."""
 SSH = "ssh"
 """The system's, with the user's own configuration."""
-CONNECT_TIMEOUT = 10.0
-LEASE = 15.0
-"""Seconds; what a cluster file means that does not say."""
 CONNECTING_AT_ONCE = 32
 """ssh connections that are being made at a time; a jump host that all of them pass takes few more."""
 UNANSWERED = 3

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from launcher.cluster import Task, number_tasks
+from launcher.defaults import CONNECT_TIMEOUT, LEASE, LOCALHOST
 from launcher.errors import UsageError
-from launcher.transport import CONNECT_TIMEOUT, LEASE, LOCALHOST
 
 if TYPE_CHECKING:
     from launcher.cluster_file.value_structures import Entries

@@ -12,8 +12,8 @@ from launcher.cluster import is_loopback
 from launcher.cluster_file.file_text import Mistakes, shortened
 from launcher.cluster_file.value_structures import Entries
 from launcher.cluster_file.yaml_nodes import Node
+from launcher.defaults import LOCALHOST
 from launcher.here import here
-from launcher.transport import LOCALHOST
 
 WORK_KEYS = ("workers", "tasks")
 """Two ways of saying the same; a host that says neither runs one worker."""

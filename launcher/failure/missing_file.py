@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal
 
-from launcher.transport import LOCALHOST
+from launcher.defaults import LOCALHOST
 
 _SCRIPT = re.compile(r"can't open file '[^'\n]*': \[Errno 2\]")
 """Python's own words about the script that it is to run."""

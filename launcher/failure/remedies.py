@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from launcher.cluster import Task
-from launcher.transport import LOCALHOST
+from launcher.defaults import LOCALHOST
 
 NOT_FOUND = 127
 """A shell's exit code for a command that does not exist."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launcher.cluster import chief_of, has_coordinator
+from launcher.defaults import LOCALHOST
 from launcher.failure import Failure, Kind, is_conclusive
-from launcher.transport import LOCALHOST
 
 _REPEAT = "every worker must make the same number of steps: repeat the data, or share it out evenly"
 _SERVE = "a task that serves others ends with server.join(): the launcher ends it when the training is done"

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from launcher.agent.files import EVERYTHING
+from launcher.defaults import LOCALHOST
 from launcher.events import FileNews, HostLost
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError, sense
@@ -28,7 +29,6 @@ from launcher.gathering.worker_logs import WorkerLogs
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.brought import Brought
 from launcher.run_directory.state import RunHost, chief_host
-from launcher.transport import LOCALHOST
 
 STEP_QUESTION = 0
 """The number of the question for the newest step; what the threads ask has higher ones."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from launcher.agent.files import EVERYTHING, walk
+from launcher.defaults import LOCALHOST
 from launcher.errors import HostError
 from launcher.gathering import Gathering, Say
 from launcher.gathering.chief_output import LONG, ChiefOutput, NotBroughtError
@@ -27,7 +28,6 @@ from launcher.run_directory.brought import Brought
 from launcher.run_directory.chief_files import unread
 from launcher.run_directory.state import RunHost, chief_host
 from launcher.run_directory.whole_files import relative
-from launcher.transport import LOCALHOST
 from launcher.wording import exact_size
 
 Deliver = Callable[..., None]

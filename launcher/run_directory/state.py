@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from launcher.cluster import Task, chief_of
+from launcher.defaults import LOCALHOST
 from launcher.run_directory.launcher_process import Launcher
-from launcher.transport import LOCALHOST
 
 LOST = "lost"
 """A state that nobody writes down: the launcher has gone without saying how the run ended."""

@@ -14,9 +14,10 @@ from support.launching import MARK, PATIENCE, await_true
 from launcher import events
 from launcher.access import Access
 from launcher.cluster import Task
+from launcher.defaults import LEASE
 from launcher.host import HostConnection, Inbox, receive
 from launcher.plan import TaskPlan
-from launcher.transport import LEASE, agent_argv
+from launcher.transport import agent_argv
 
 W0 = Task("worker", 0)
 LEAVES_A_CHILD = "sleep 1000 & echo $!; kill -9 $$"

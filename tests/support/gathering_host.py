@@ -19,7 +19,8 @@ from launcher.gathering.worker_logs import WorkerLogs
 from launcher.host import HostConnection, Inbox, receive
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
-from launcher.transport import LEASE, agent_argv
+from launcher.defaults import LEASE
+from launcher.transport import agent_argv
 from support.launching import PATIENCE
 
 NAMES = (".",)

@@ -16,7 +16,8 @@ from launcher.host import HostConnection, Inbox, receive
 from launcher.restoring import Restoring
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.state import RunHost
-from launcher.transport import LEASE, LOCALHOST, agent_argv
+from launcher.defaults import LEASE, LOCALHOST
+from launcher.transport import agent_argv
 from support.gathering_host import INDEX_END, SHARD, contents
 from support.launching import PATIENCE
 

@@ -13,11 +13,11 @@ import pytest
 from launcher.access import access
 from launcher.cluster_file import read_cluster_file
 from launcher.collect import as_host
+from launcher.defaults import LEASE
 from launcher.head_start import likely_agents, runs_here
 from launcher.run_directory import RunDirectory
 from launcher.run_directory.launcher_process import Launcher
 from launcher.run_directory.state import RunHost, RunState
-from launcher.transport import LEASE
 
 FILES = {
     "a list": "hosts:\n  - host: gpu-a\n  - host: me@gpu-b\n    workers: 2\n",

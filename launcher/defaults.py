@@ -1,0 +1,8 @@
+"""What a cluster file means that does not say otherwise, and the one host that every machine has."""
+
+LOCALHOST = "localhost"
+"""The host that is this machine, and needs no ssh."""
+CONNECT_TIMEOUT = 10.0
+"""Seconds that ssh has to connect."""
+LEASE = 15.0
+"""Seconds that a host may be silent."""
