@@ -22,10 +22,10 @@ import gc
 import os
 import signal
 
-from launcher.agent.processes import lacking
-from launcher.called_as import forget_wrapper
-from launcher.head_start import ENDING, HeadStart, likely_agents
-from launcher.own_processes import mark_if_needed
+from launcher.caller.called_as import forget_wrapper
+from launcher.hosts.head_start import ENDING, HeadStart, likely_agents
+from launcher.hosts.own_processes import mark_if_needed
+from launcher.on_host.agent.processes import lacking
 
 if False:  # names for type checkers only: typing costs start-up time
     from types import FrameType
@@ -56,7 +56,7 @@ def main() -> NoReturn:
         signal.signal(number, end)
     early.begin(likely_agents(sys.argv[1:]))
     try:
-        from launcher.cli import main
+        from launcher.commands.cli import main
 
         main(early)
     finally:

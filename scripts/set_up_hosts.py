@@ -19,11 +19,11 @@ from typing import IO, Any
 import over_ssh
 from printing import finish, put
 
-from launcher.access import chosen_options
-from launcher.cluster_file import Host, read_cluster_file
+from launcher.cluster.file.reading import Host, read_cluster_file
 from launcher.errors import LaunchError, UsageError
-from launcher.ssh_complaint import explained
-from launcher.transport import ssh_options
+from launcher.hosts.access import chosen_options
+from launcher.hosts.ssh_complaint import explained
+from launcher.hosts.transport import ssh_options
 from launcher.wording import harmless, harmless_line
 
 ROOT = Path(__file__).resolve().parents[1]

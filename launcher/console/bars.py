@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from launcher.cluster import Task, in_order
+from launcher.cluster.spec import Task, in_order
 from launcher.console.worker_text import BAR_INTERVAL
 
 MOST_SHAPES = 100

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from launcher.cluster import Task
+from launcher.cluster.spec import Task
 
 MOMENT = 0.3
 """Seconds that a line waits for the same of other workers."""

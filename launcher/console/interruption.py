@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from launcher.failure.collateral import is_collateral
+from launcher.console.collateral import is_collateral
 
 _HEADER = re.compile(rb"[ |+]*Traceback \(most recent call last\):\s*$")
 _BEFORE_HEADER = re.compile(rb"Process [\w-]+:\s*$|Exception ignored in|Exception in thread ")

@@ -1,4 +1,4 @@
-"""What a host told of itself (`launcher.doctor.probe`), as values."""
+"""What a host told of itself (`launcher.on_host.probe`), as values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from launcher.agent.framing import UnreadableError, decoded
+from launcher.on_host.agent.framing import UnreadableError, decoded
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from launcher.cluster import Task
-from launcher.cluster_file import ClusterFile, Host
+from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.plan import TaskPlan
+from launcher.cluster.spec import Task
 from launcher.doctor.answers import Answers
-from launcher.host_facts import HostFacts
-from launcher.plan import TaskPlan
-from launcher.ssh_complaint import Complaint
+from launcher.hosts.facts import HostFacts
+from launcher.hosts.ssh_complaint import Complaint
 
 
 class Dial(NamedTuple):

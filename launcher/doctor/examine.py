@@ -6,18 +6,18 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from launcher.cluster import ClusterSpec, dialled_at
-from launcher.cluster_file import ClusterFile, Host
+from launcher.caller.here import here
+from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
+from launcher.cluster.spec import ClusterSpec, dialled_at
 from launcher.doctor.examination import Examination, Speed
 from launcher.doctor.exchange import BYTES, SECONDS, gradients, rounds
 from launcher.doctor.probing import Question
 from launcher.doctor.reach import chosen, dials, failures, possible_addresses
 from launcher.doctor.visit import Visit
-from launcher.here import here
-from launcher.host_contexts import Names, host_contexts
-from launcher.host_facts import same_machines
-from launcher.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
-from launcher.request import Request
+from launcher.hosts.facts import same_machines
+from launcher.run.host_contexts import Names, host_contexts
+from launcher.run.request import Request
 
 NAME = "doctor"
 """In place of a run's; no directory of this name is made."""

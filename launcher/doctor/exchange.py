@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from launcher.cluster.plan import brings_training
 from launcher.doctor.examination import Gradients, Speed
-from launcher.plan import brings_training
 
 MEGABYTE = 1e6
 SUPPOSED_MB = 100.0

@@ -1,11 +1,12 @@
-"""The launcher's end of an agent that also finds out about its host and its network (`launcher.examiner`)."""
+"""The launcher's end of an agent that also finds out about its host and its network (`launcher.on_host.examiner`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from launcher import events
-from launcher.agent_messages import (
+from launcher.cluster.file.reading import NOTHING
+from launcher.hosts import events
+from launcher.hosts.agent_messages import (
     COUNT,
     EXIT_CODE,
     LONGEST_PIECE,
@@ -18,9 +19,8 @@ from launcher.agent_messages import (
     real,
     truth,
 )
-from launcher.cluster_file import NOTHING
-from launcher.host import HostConnection
-from launcher.transport import AGENT
+from launcher.hosts.one_host import HostConnection
+from launcher.hosts.transport import AGENT
 
 EXAMINER = (*AGENT, "examiner")
 """The packages that make up its agent."""

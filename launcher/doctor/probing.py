@@ -1,4 +1,4 @@
-"""The conversation with the program that finds out about one host (`launcher.doctor.probe`)."""
+"""The conversation with the program that finds out about one host (`launcher.on_host.probe`)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from typing import Any
 
-from launcher.agent.framing import UnreadableError
+from launcher.cluster.plan import TaskPlan
 from launcher.doctor.answers import Answers
 from launcher.doctor.patient import Patient
-from launcher.examiner.questions import MOST
-from launcher.plan import TaskPlan
+from launcher.on_host.agent.framing import UnreadableError
+from launcher.on_host.examiner.questions import MOST
 from launcher.wording import signal_name
 
 PROBE = (
-    "launcher.agent.own_directory",
-    *(f"launcher.doctor.probe.{name}" for name in ("program", "output", "machine", "importing", "telling")),
+    "launcher.on_host.agent.own_directory",
+    *(f"launcher.on_host.probe.{name}" for name in ("program", "output", "machine", "importing", "telling")),
 )
 """In the order in which they are needed; `main` of the last one is the program."""
 BOOT = """\

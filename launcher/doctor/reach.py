@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from launcher.cluster import Task
-from launcher.cluster_file import Host
+from launcher.cluster.file.reading import Host
+from launcher.cluster.spec import Task
 from launcher.doctor.examination import Dial
-from launcher.host_facts import HostFacts, candidates
-from launcher.reachability import LOOPBACK
+from launcher.hosts.facts import HostFacts, candidates
+from launcher.hosts.reachability import LOOPBACK
 
 Ports = Mapping[str, Mapping[Task, int]]
 

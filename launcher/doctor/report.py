@@ -12,12 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from launcher.cluster_file.places import Places
+from launcher.cluster.file.places import Places
+from launcher.cluster.redaction import in_values, redacted_text
 from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.exchange import ring_seconds
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.reach import failures
-from launcher.redaction import in_values, redacted_text
 from launcher.wording import counted, duration, harmless_line, listed, rate, size
 
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}

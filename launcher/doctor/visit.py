@@ -10,21 +10,21 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from launcher import events
-from launcher.access import access, allow_open_files
-from launcher.agent.framing import UnreadableError
-from launcher.cluster import Task
-from launcher.cluster_file import Host
+from launcher.cluster.file.reading import Host
+from launcher.cluster.spec import Task
 from launcher.doctor.answers import Answers
 from launcher.doctor.examination import Dial, HostExamination, Speed
 from launcher.doctor.patient import EXAMINER, Patient
 from launcher.doctor.probing import Probing, Question
-from launcher.heartbeat import Heartbeat
-from launcher.host import Inbox, receive
-from launcher.host_facts import VARIABLES, HostFacts
-from launcher.hosts import DIAL_SECONDS, LOOK_UP_SECONDS, StopRequestedError
-from launcher.ssh_complaint import Complaint
-from launcher.transport import CONNECTING_AT_ONCE
+from launcher.hosts import events
+from launcher.hosts.access import access, allow_open_files
+from launcher.hosts.all_hosts import DIAL_SECONDS, LOOK_UP_SECONDS, StopRequestedError
+from launcher.hosts.facts import VARIABLES, HostFacts
+from launcher.hosts.heartbeat import Heartbeat
+from launcher.hosts.one_host import Inbox, receive
+from launcher.hosts.ssh_complaint import Complaint
+from launcher.hosts.transport import CONNECTING_AT_ONCE
+from launcher.on_host.agent.framing import UnreadableError
 
 MEASURING_ENDS = 3.0
 """Seconds after its own time in which a host has to say what a measurement gave."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from launcher.agent.files import EVERYTHING
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.checkpoints import INDEX_END, prefix_of
 from launcher.gathering.conversation import Conversation, Fetched, Wanted
@@ -21,7 +20,8 @@ from launcher.gathering.report import gathered_line, under_way_line
 from launcher.gathering.selection import Batch, Selection, grows, outdated, select
 from launcher.gathering.state_file import newest_named
 from launcher.gathering.under_way import UnderWay
-from launcher.run_directory import RunDirectory
+from launcher.on_host.agent.files import EVERYTHING
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import shown
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from launcher.agent.files import MOST_WINDOW
-from launcher.events import FileNews
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.remote_files import NO_TIME, Listing, RefusedError, RemoteFile, is_time, readable
+from launcher.hosts.events import FileNews
+from launcher.on_host.agent.files import MOST_WINDOW
 from launcher.wording import exact_size
 
 AHEAD = 64
@@ -27,7 +27,7 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErro
 """What comes of answers that no agent of ours gives."""
 
 Ask = Callable[..., None]
-"""Ask the agent: a step of `launcher.agent.files`, and its arguments."""
+"""Ask the agent: a step of `launcher.on_host.agent.files`, and its arguments."""
 
 
 class HostAwayError(Exception):

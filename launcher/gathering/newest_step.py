@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from launcher.agent.files import EVERYTHING
-from launcher.events import FileNews
 from launcher.gathering.checkpoints import checkpoints_among, prefix_of
 from launcher.gathering.remote_files import Listing
 from launcher.gathering.selection import is_cache, is_temporary
+from launcher.hosts.events import FileNews
+from launcher.on_host.agent.files import EVERYTHING
 
 MOST_FILES = 20_000
 """Of checkpoints. The supervisor itself looks at them, while hosts wait for its sign of life."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from launcher.agent.files import EVERYTHING
 from launcher.gathering.conversation import Conversation
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.selection import is_cache, is_temporary
+from launcher.on_host.agent.files import EVERYTHING
 
 
 class OtherOutput:

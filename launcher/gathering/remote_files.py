@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from launcher.agent.files import EVERYTHING
 from launcher.gathering.state_file import is_state
+from launcher.on_host.agent.files import EVERYTHING
 from launcher.wording import harmless_line
 
 MOST_FILES = 500_000

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from launcher.agent.files import EVERYTHING
 from launcher.gathering.conversation import GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import DISK_FULL, NoRoomError
 from launcher.gathering.record import InUseError
 from launcher.gathering.remote_files import RemoteFile, readable
 from launcher.gathering.selection import Batch
+from launcher.on_host.agent.files import EVERYTHING
 from launcher.run_directory.chief_files import summary
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import relative, shown

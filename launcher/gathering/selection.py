@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from launcher.agent.files import EVERYTHING
 from launcher.gathering.checkpoints import Checkpoint, checkpoints_among, prefix_of
 from launcher.gathering.record import Entry
 from launcher.gathering.remote_files import Listing, RemoteFile, is_below
+from launcher.on_host.agent.files import EVERYTHING
 
 SETTLE = 2.0
 """Seconds without a write after which a file of a running program is taken for finished."""

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from launcher.agent.log import TRUNCATED
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.conversation import Conversation, Wanted
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.image import forbidden
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch
-from launcher.run_directory import RunDirectory
+from launcher.on_host.agent.log import TRUNCATED
+from launcher.run_directory.directory import RunDirectory
 
 ENDINGS = (".log", ".progress.jsonl")
 

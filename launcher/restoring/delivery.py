@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import HostError
-from launcher.events import FileNews
 from launcher.gathering.conversation import Conversation
 from launcher.gathering.remote_files import readable
+from launcher.hosts.events import FileNews
 from launcher.restoring.parcels import Parcel
-from launcher.run_directory import file_name
+from launcher.run_directory.directory import file_name
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import shown
 from launcher.sync.window import Window
@@ -38,7 +38,7 @@ class Delivery:
     """To one host, by the thread that talks to it."""
 
     def __init__(self, host: RunHost, conversation: Conversation, send: Callable[..., None]) -> None:
-        """`send`: tells the agent a step of `launcher.agent.deliveries`: its name, raw bytes, fields."""
+        """`send`: tells the agent a step of `launcher.on_host.agent.deliveries`: its name, raw bytes, fields."""
         self._host = host
         self._conversation = conversation
         self._send = send

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from launcher.agent.received import ROUGH_CLOCK
+from launcher.on_host.agent.received import ROUGH_CLOCK
 from launcher.run_directory.whole_files import write_whole
 
 Stamp = tuple[int, int]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher.agent.files import EVERYTHING, walk
+from launcher.on_host.agent.files import EVERYTHING, walk
 from launcher.run_directory.whole_files import relative, shown
 
 MOST_NAMES = 6

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from launcher.caller.own_files import ForeignError, open_own, own_directory
 from launcher.errors import LaunchError, UsageError
-from launcher.own_files import ForeignError, open_own, own_directory
-from launcher.run_directory import LATEST, RunDirectory
+from launcher.run_directory.directory import LATEST, RunDirectory
 from launcher.run_directory.whole_files import shown
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)

@@ -21,8 +21,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from launcher.caller.own_files import ForeignError, open_own, own_directory, read_own
 from launcher.errors import LaunchError, UsageError
-from launcher.own_files import ForeignError, open_own, own_directory, read_own
 from launcher.run_directory.launcher_process import Launcher, Life
 from launcher.run_directory.whole_files import shown, write_all
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from launcher.cluster import Task
+from launcher.cluster.spec import Task
 from launcher.run_directory.whole_files import shown, write_all_at
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from launcher.cluster import Task, chief_of
-from launcher.defaults import LOCALHOST
+from launcher.cluster.defaults import LOCALHOST
+from launcher.cluster.spec import Task, chief_of
 from launcher.run_directory.launcher_process import Launcher
 
 LOST = "lost"
@@ -71,7 +71,7 @@ class RunState:
     collect: tuple[str, ...] = ()
     """What is gathered of the chief's output directory: names below it; `.` is all that is there."""
     request: Mapping[str, Any] = field(default_factory=dict)
-    """What the command line asked for (`launcher.request.Request`), secrets redacted."""
+    """What the command line asked for (`launcher.run.request.Request`), secrets redacted."""
     inode: int = 0
     """Of the run's directory: a copy of it has another one."""
     remote_name: str = ""

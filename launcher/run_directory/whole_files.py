@@ -6,8 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from launcher.caller.here import here
 from launcher.errors import LaunchError
-from launcher.here import here
 
 BLOCK = 512
 """Bytes: the unit of `st_blocks`."""

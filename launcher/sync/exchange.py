@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from launcher.errors import HostError
-from launcher.events import ProjectAnswer
+from launcher.hosts.events import ProjectAnswer
 from launcher.sync.complaints import failed, in_the_way, left_there, no_room, not_received, waiting
 from launcher.sync.project import Project, ProjectFile
 from launcher.sync.window import Window

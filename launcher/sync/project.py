@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.agent.comparing import HASHED_AT_ONCE
-from launcher.agent.received import RECORD
-from launcher.cluster_file import Sync
+from launcher.cluster.file.ignoring import IgnoreRules
+from launcher.cluster.file.reading import Sync
 from launcher.errors import UsageError
+from launcher.on_host.agent.comparing import HASHED_AT_ONCE
+from launcher.on_host.agent.received import RECORD
 from launcher.run_directory.whole_files import shown
-from launcher.sync.ignoring import IgnoreRules
 
 NEVER_SENT = {b".git", b".venv", b"__pycache__", os.fsencode(RECORD)}
 VENV_MARK = b"pyvenv.cfg"

@@ -9,8 +9,8 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 
-from launcher.agent.placing import STAGING
-from launcher.agent_process import COMPLAINT_SIZE, bounded_file
+from launcher.hosts.agent_process import COMPLAINT_SIZE, bounded_file
+from launcher.on_host.agent.placing import STAGING
 from launcher.sync.project import Project, ProjectFile
 
 AT_ONCE = 8

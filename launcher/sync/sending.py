@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher import events
-from launcher.cluster_file import ClusterFile, Host
+from launcher.cluster.file.reading import ClusterFile, Host
 from launcher.errors import HostError
-from launcher.host import BEATS_PER_LEASE, Inbox, receive
-from launcher.hosts import SETTLE, Hosts, Observer, StopRequestedError
+from launcher.hosts import events
+from launcher.hosts.all_hosts import SETTLE, Hosts, Observer, StopRequestedError
+from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
 
 if TYPE_CHECKING:  # not needed by a run without `sync`
     from launcher.sync.exchange import Exchange

@@ -23,7 +23,7 @@ RUN_DIRECTORY = re.compile(r"(\d{8}-\d{6}-.+)-[0-9a-f]{8}(?:[0-9a-f]{8})?")
 """A run's directory on a host behind ssh: the run id, and digits (8 in older versions)."""
 AGENT = "launch-agent"
 STOP_REQUEST = signal.SIGUSR1
-"""What an agent takes for this request (`launcher/agent/loop.py`)."""
+"""What an agent takes for this request (`launcher/on_host/agent/loop.py`)."""
 LONGEST = 200
 """Characters of a command line that are shown."""
 LOOK = 0.05

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from support.launching import MARK, PATIENCE, await_true, marked_processes
 
-from launcher import events
-from launcher.access import access
-from launcher.cluster import Task
-from launcher.cluster_file import Host
+from launcher.cluster.file.reading import Host
+from launcher.cluster.spec import Task
 from launcher.doctor.patient import EXAMINER, Patient
-from launcher.examiner.questions import LAST_WORDS, MOST
-from launcher.host import Inbox, receive
+from launcher.hosts import events
+from launcher.hosts.access import access
+from launcher.hosts.one_host import Inbox, receive
+from launcher.on_host.examiner.questions import LAST_WORDS, MOST
 
 LEASE = 15.0
 LONG = 60.0

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from support.launching import PATIENCE, Launch
 
-from launcher.run_directory import RunDirectory
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.launcher_process import Launcher
 from launcher.run_directory.state import RunHost, RunState
 

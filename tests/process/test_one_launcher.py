@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from support.launching import Launch, await_true, program
 
-from launcher import left_workers
 from launcher.errors import LaunchError
-from launcher.request import Request
-from launcher.resumption import resumed
-from launcher.run_directory import RunDirectory
+from launcher.run import left_workers
+from launcher.run.request import Request
+from launcher.run.resumption import resumed
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.hold import COLLECT, Hold
 
 Start = Callable[..., Launch]

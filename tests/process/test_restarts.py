@@ -107,7 +107,7 @@ def test_the_same_failure_is_tried_again_after_a_new_checkpoint(launch: Start, c
 LATE_LOSS = """
 import sys
 if "launcher" in sys.orig_argv:
-    from launcher.hosts import Hosts
+    from launcher.hosts.all_hosts import Hosts
     def call_lost_again(self, observe, begin=Hosts.call_lost_again):
         self.give_up("localhost", "it went at the last moment")
         begin(self, observe)

@@ -11,13 +11,13 @@ import psutil
 import pytest
 from support.launching import MARK, PATIENCE, await_true
 
-from launcher import events
-from launcher.access import Access
-from launcher.cluster import Task
-from launcher.defaults import LEASE
-from launcher.host import HostConnection, Inbox, receive
-from launcher.plan import TaskPlan
-from launcher.transport import agent_argv
+from launcher.cluster.defaults import LEASE
+from launcher.cluster.plan import TaskPlan
+from launcher.cluster.spec import Task
+from launcher.hosts import events
+from launcher.hosts.access import Access
+from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.transport import agent_argv
 
 W0 = Task("worker", 0)
 LEAVES_A_CHILD = "sleep 1000 & echo $!; kill -9 $$"

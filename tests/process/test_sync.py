@@ -13,16 +13,16 @@ from typing import Any, cast
 import pytest
 from support.launching import Launch
 
-from launcher import events
-from launcher.access import Access
-from launcher.agent_process import AgentProcess
-from launcher.cluster_file import ClusterFile, Host, Sync
+from launcher.cluster.file.reading import ClusterFile, Host, Sync
 from launcher.errors import HostError, UsageError
-from launcher.host import HostConnection, Inbox
-from launcher.hosts import Hosts
+from launcher.hosts import events
+from launcher.hosts.access import Access
+from launcher.hosts.agent_process import AgentProcess
+from launcher.hosts.all_hosts import Hosts
+from launcher.hosts.one_host import HostConnection, Inbox
+from launcher.hosts.transport import agent_argv
 from launcher.sync import exchange
 from launcher.sync.sending import ProjectSync
-from launcher.transport import agent_argv
 
 RECORD = ".tf-launch-sync.json"
 LEASE = 10.0

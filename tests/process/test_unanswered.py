@@ -14,14 +14,14 @@ import psutil
 import pytest
 from support.launching import PATIENCE, await_true
 
-from launcher import connection as connection_module
-from launcher import events
-from launcher.access import Access
-from launcher.agent.framing import GREETING, encode
-from launcher.agent_process import AgentProcess
-from launcher.connection import EVENT_COST, MOST_UNREAD, TRIES
-from launcher.host import HostConnection, Inbox, receive
-from launcher.transport import agent_argv, opening
+from launcher.hosts import connection as connection_module
+from launcher.hosts import events
+from launcher.hosts.access import Access
+from launcher.hosts.agent_process import AgentProcess
+from launcher.hosts.connection import EVENT_COST, MOST_UNREAD, TRIES
+from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.transport import agent_argv, opening
+from launcher.on_host.agent.framing import GREETING, encode
 
 MORE_THAN_A_PIPE_HOLDS = b"x" * (4 << 20)
 Connect = Callable[..., HostConnection]

@@ -13,11 +13,11 @@ import portpicker
 import pytest
 from support.launching import Launch, await_true, program
 
-from launcher.agent.ports import listened_at
-from launcher.agent.processes import descendants, processes
-from launcher.agent.rest import PATIENCE, has_busy_thread
-from launcher.agent.watching import Watch
-from launcher.agent.workers import Worker
+from launcher.on_host.agent.ports import listened_at
+from launcher.on_host.agent.processes import descendants, processes
+from launcher.on_host.agent.rest import PATIENCE, has_busy_thread
+from launcher.on_host.agent.watching import Watch
+from launcher.on_host.agent.workers import Worker
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]

@@ -10,17 +10,17 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from launcher import events
-from launcher.access import Access
+from launcher.cluster.defaults import LEASE
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import Conversation, HostAwayError
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.worker_logs import WorkerLogs
-from launcher.host import HostConnection, Inbox, receive
-from launcher.run_directory import RunDirectory
+from launcher.hosts import events
+from launcher.hosts.access import Access
+from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.transport import agent_argv
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
-from launcher.defaults import LEASE
-from launcher.transport import agent_argv
 from support.launching import PATIENCE
 
 NAMES = (".",)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import Empty
 
-from launcher import events
-from launcher.cluster import ClusterSpec, Task
-from launcher.cluster_file import RestartLimits, Timeouts
-from launcher.gang import AttemptResult, Stop
-from launcher.lone_workers import LoneWorkers
-from launcher.plan import AttemptPlan, TaskPlan
-from launcher.supervisor import supervise
+from launcher.cluster.file.reading import RestartLimits, Timeouts
+from launcher.cluster.plan import AttemptPlan, TaskPlan
+from launcher.cluster.spec import ClusterSpec, Task
+from launcher.hosts import events
+from launcher.run.gang import AttemptResult, Stop
+from launcher.run.lone_workers import LoneWorkers
+from launcher.run.supervisor import supervise
 
 W0, W1, CHIEF, PS, EVALUATOR = (
     Task(*each) for each in (("worker", 0), ("worker", 1), ("chief", 0), ("ps", 0), ("evaluator", 0))

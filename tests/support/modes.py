@@ -7,7 +7,7 @@ import ctypes
 import os
 from collections.abc import Iterator
 
-from launcher.agent.processes import prctl
+from launcher.on_host.agent.processes import prctl
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 PR_GET_SECUREBITS, PR_SET_SECUREBITS, NOROOT, NO_SETUID_FIXUP = 27, 28, 1 << 0, 1 << 2

@@ -9,15 +9,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from launcher import events
-from launcher.access import Access
-from launcher.gathering import Gathering
-from launcher.host import HostConnection, Inbox, receive
-from launcher.restoring import Restoring
-from launcher.run_directory import RunDirectory
+from launcher.cluster.defaults import LEASE, LOCALHOST
+from launcher.gathering.gathering import Gathering
+from launcher.hosts import events
+from launcher.hosts.access import Access
+from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.transport import agent_argv
+from launcher.restoring.restoring import Restoring
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
-from launcher.defaults import LEASE, LOCALHOST
-from launcher.transport import agent_argv
 from support.gathering_host import INDEX_END, SHARD, contents
 from support.launching import PATIENCE
 

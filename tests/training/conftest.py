@@ -68,7 +68,7 @@ def gang(tmp_path_factory: pytest.TempPathFactory) -> Gang:
 
 def keras_fix_env(env: Mapping[str, str]) -> dict[str, str]:
     """What the launcher sets to bring the Keras fix into a worker."""
-    bootstrap = str(REPOSITORY / "launcher" / "bootstrap")
+    bootstrap = str(REPOSITORY / "launcher" / "on_host" / "bootstrap")
     path = env.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
     return {
         "PYTHONPATH": os.pathsep.join([bootstrap, path] if path else [bootstrap]),

@@ -20,7 +20,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from launcher.failure.refused_keras import for_refused_keras
+from launcher.run.failure.refused_keras import for_refused_keras
 
 FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
 TRAINER = "keras.src.backend.tensorflow.trainer"

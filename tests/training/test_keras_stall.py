@@ -13,7 +13,7 @@ from support.last_line import last_line
 
 SCRIPT = Path(__file__).parent / "scripts" / "drop_iterators.py"
 TRAINING = Path(__file__).resolve().parents[2] / "training"
-BOOTSTRAP = TRAINING.parent / "launcher" / "bootstrap"
+BOOTSTRAP = TRAINING.parent / "launcher" / "on_host" / "bootstrap"
 STALL = str(TRAINING / "keras_stall.py")
 DROPPING = "tf-launch: drops tf.data iterators"
 

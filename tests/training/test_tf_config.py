@@ -11,7 +11,7 @@ from typing import Any
 import portpicker
 import pytest
 
-from launcher.cluster import ClusterSpec, Task, in_order, number_tasks, tf_config
+from launcher.cluster.spec import ClusterSpec, Task, in_order, number_tasks, tf_config
 
 CLUSTERS = {
     "one worker": {"worker": 1},

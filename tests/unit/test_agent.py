@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.agent.framing import Decoder, encode
-from launcher.agent.ports import close_sockets, hold_ports
+from launcher.on_host.agent.framing import Decoder, encode
+from launcher.on_host.agent.ports import close_sockets, hold_ports
 
 HEADS = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text(), max_size=4)
 FRAMES = st.lists(st.tuples(HEADS, st.binary(max_size=200)), max_size=5)

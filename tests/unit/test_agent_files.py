@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.files import BATCH, FIRST_WINDOW, LEAST_WINDOW, MOST_WINDOW, PIECE, Files, Window, open_below, walk
+from launcher.on_host.agent.files import (
+    BATCH,
+    FIRST_WINDOW,
+    LEAST_WINDOW,
+    MOST_WINDOW,
+    PIECE,
+    Files,
+    Window,
+    open_below,
+    walk,
+)
 
 HOSTILE = ["new\nline", 'quote\'s "here"', "$HOME`id`", "umlaut-ü-雪", "-dash", " ", "a\\b", os.fsdecode(b"\xff\xfe")]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.log import CHUNK, TRUNCATED, WINDOW, Log
+from launcher.on_host.agent.log import CHUNK, TRUNCATED, WINDOW, Log
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher import events
-from launcher.agent.facts import facts
-from launcher.agent.framing import FRAME, MOST_BODY, MOST_HEAD, MOST_LISTED, Decoder, UnreadableError, encode
-from launcher.agent_messages import LONGEST_REASON, LONGEST_TEXT, MESSAGES, AgentMessages, Message
-from launcher.cluster import Task
+from launcher.cluster.spec import Task
 from launcher.doctor.patient import EXAMINED
+from launcher.hosts import events
+from launcher.hosts.agent_messages import LONGEST_REASON, LONGEST_TEXT, MESSAGES, AgentMessages, Message
+from launcher.on_host.agent.facts import facts
+from launcher.on_host.agent.framing import FRAME, MOST_BODY, MOST_HEAD, MOST_LISTED, Decoder, UnreadableError, encode
 
 ALL: dict[str, Message] = {**MESSAGES, **EXAMINED}
 W0 = Task("worker", 0)

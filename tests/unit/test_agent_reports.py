@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.reports import LONGEST, TAIL, Reports
-from launcher.cluster import Task
-from launcher.events import ProgressMade, reported_step
-from launcher.step_watch import StepWatch
+from launcher.cluster.spec import Task
+from launcher.hosts.events import ProgressMade, reported_step
+from launcher.on_host.agent.reports import LONGEST, TAIL, Reports
+from launcher.run.step_watch import StepWatch
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from launcher.cluster import Task
+from launcher.cluster.spec import Task
 from launcher.console.attempt_text import AttemptText
 from launcher.console.terminal import DIM, RESET, Look
-from launcher.events import HostLost, TaskExited, TaskStartFailed
-from launcher.failure import Ending, Failure, LastReport, classify
-from launcher.failure.interrupted import last_places
-from launcher.failure.report import report
-from launcher.failure.root_cause import root_cause
-from launcher.ssh_complaint import explained
+from launcher.hosts.events import HostLost, TaskExited, TaskStartFailed
+from launcher.hosts.ssh_complaint import explained
+from launcher.run.failure.classify import Ending, Failure, LastReport, classify
+from launcher.run.failure.interrupted import last_places
+from launcher.run.failure.report import report
+from launcher.run.failure.root_cause import root_cause
 
 TASKS = [Task("worker", n) for n in range(2)]
 FRAGMENTS = st.sampled_from(

@@ -7,104 +7,44 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# From top to bottom: a module may import from the lines below its own, never from its own line or above.
+# From top to bottom: a room may import from the lines below its own, never from its own line or above.
 LAUNCHER = """
     __main__
-    cli
-    collect doctor
+    commands
+    doctor
     run
-    session
-    resumption host_files
-    run_record sync.sending
-    run_result
     restoring
-    gathering restoring.delivery
-    restoring.parcels
-    gathering.host_gatherer gathering.newest_step restoring.needs
-    gathering.chief_output gathering.other_output gathering.worker_logs
-    gathering.report
-    gathering.image
-    gathering.gathered
-    gathering.selection gathering.conversation gathering.under_way
-    gathering.checkpoints gathering.record gathering.arrival
-    gathering.remote_files
-    gathering.state_file
-    doctor.examine doctor.diagnosis doctor.report
-    doctor.visit doctor.checks.connections doctor.checks.disks doctor.checks.gpus doctor.checks.network
-    doctor.checks.ports doctor.checks.program doctor.checks.silences doctor.checks.surroundings doctor.checks.versions
-    doctor.probing doctor.exchange doctor.reach doctor.checks.odd_ones
-    doctor.examination doctor.patient doctor.findings
-    doctor.answers
-    options
-    host_contexts missing_program
-    supervisor
-    gang
-    lone_workers endings
-    last_steps hosts dry_run failure.interrupted failure.report failure.restart_policy failure.root_cause python_choice
-    ssh_consent run_directory.finding
-    run_directory.brought run_directory.chief_files run_directory.event_log run_directory.remote_logs heartbeat
-    run_directory.hold
-    failure run_directory step_watch console host free_ports reachability sync.exchange sync.rsync
-    connection
-    plan request access host_facts failure.remedies sync.project
-    head_start failure.missing_file failure.refused_keras
-    agent_process agent_messages ssh_complaint ssh_destination
-    child misplaced_servers outbox own_processes
-    cluster_file cluster_file.places
-    cluster_file.keys
-    cluster_file.checks console.attempt_text
-    cluster_file.value_structures console.bars
-    cluster_file.value_kinds console.worker_text
-    cluster_file.yaml_nodes console.interruption
-    cluster_file.file_text events placeholders failure.collateral failure.traceback_text sync.complaints
-    run_directory.whole_files run_directory.state standard_output left_workers
-    task_names
-    console.folding
-    called_as cluster errors failure.excerpt failure.keras2 own_files redaction.yaml_copy run_directory.launcher_process
-    shortage transport
-    here console.lines console.terminal console.startup_noise console.writer failure.frames sync.ignoring sync.window
-    redaction redaction.commands wording
-    redaction.texts
-    redaction.names
-    examiner.pair
-    agent.pair examiner.loop
-    agent.loop examiner.questions examiner.throughput
-    agent.watching agent.evaluator agent.deliveries agent.gate
-    agent.support agent.workers agent.ports agent.reach agent.receiving
-    agent.below agent.comparing agent.gate_program agent.limits agent.log agent.placing agent.reports agent.resolving
-    agent.rest agent.sockets
-    agent.framing agent.processes agent.facts agent.files agent.received
-    doctor.probe.telling
-    agent.own_directory
-    doctor.probe.importing doctor.probe.machine doctor.probe.output doctor.probe.program
-    agent sync examiner doctor.checks doctor.probe bootstrap.sitecustomize
-    bootstrap.tf_launch_after_import bootstrap.tf_launch_keras2 bootstrap.tf_launch_keras_hook
-    bootstrap.tf_launch_tf_config_hook
+    gathering sync
+    hosts run_directory console
+    cluster
+    caller on_host
+    errors wording
     __init__
 """
 TRAINING = """
     __main__
     cli
     fit
-    callbacks checkpoint export data.pipeline
-    strategy data.order
-    models devices config tf_config interrupt output data.digits
-    errors keras_multiworker keras_progress keras_stall data
+    callbacks checkpoint export data
+    strategy
+    models devices config tf_config interrupt output
+    errors keras_multiworker keras_progress keras_stall
     __init__
 """
-LAYERS = {"launcher": LAUNCHER, "training": TRAINING}
+ROOMS = {"launcher": LAUNCHER, "training": TRAINING}
 STANDING_ALONE = [
-    "launcher/bootstrap/sitecustomize.py",
-    "launcher/bootstrap/tf_launch_after_import.py",
-    "launcher/bootstrap/tf_launch_keras2.py",
-    "launcher/bootstrap/tf_launch_keras_hook.py",
-    "launcher/bootstrap/tf_launch_tf_config_hook.py",
+    "launcher/on_host/bootstrap/sitecustomize.py",
+    "launcher/on_host/bootstrap/tf_launch_after_import.py",
+    "launcher/on_host/bootstrap/tf_launch_keras2.py",
+    "launcher/on_host/bootstrap/tf_launch_keras_hook.py",
+    "launcher/on_host/bootstrap/tf_launch_tf_config_hook.py",
     "training/keras_multiworker.py",
     "training/keras_progress.py",
     "training/keras_stall.py",
@@ -151,32 +91,57 @@ def imported_packages(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in imported(path)}
 
 
-def layers(package: str) -> dict[str, int]:
-    """The line on which each module stands."""
-    lines = LAYERS[package].strip().splitlines()
-    return {module: number for number, line in enumerate(lines) for module in line.split()}
+def rooms(package: str) -> dict[str, int]:
+    """The line on which each room stands."""
+    lines = ROOMS[package].strip().splitlines()
+    return {room: number for number, line in enumerate(lines) for room in line.split()}
 
 
-@pytest.mark.parametrize("package", LAYERS)
-def test_every_module_has_a_layer(package: str) -> None:
-    modules = [name_below(package, path) for path in sources(package)]
-
-    assert sorted(layers(package)) == sorted(modules), "put the module on a line of the table above"
+def room_of(module: str) -> str:
+    """The file or folder directly below the package in which a module is."""
+    return module.partition(".")[0]
 
 
-@pytest.mark.parametrize("package", LAYERS)
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_room_has_a_line(package: str) -> None:
+    found = {room_of(name_below(package, path)) for path in sources(package)}
+
+    assert sorted(rooms(package)) == sorted(found), "put the room on a line of the table above"
+
+
+@pytest.mark.parametrize("package", ROOMS)
 def test_imports_point_down(package: str) -> None:
-    layer = layers(package)
+    line = rooms(package)
 
     upward = [
         f"{package}.{module} imports {package}.{other}"
         for path in sources(package)
         for module in [name_below(package, path)]
         for other in sorted(imported_modules(package, path))
-        if layer[other] <= layer[module]
+        if room_of(other) != room_of(module) and line[room_of(other)] <= line[room_of(module)]
     ]
 
     assert upward == []
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
+    imports = {name_below(package, path): imported_modules(package, path) for path in sources(package)}
+
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_packages_themselves_hold_no_code(package: str) -> None:
+    says_more = (ast.ClassDef, ast.FunctionDef, ast.If, ast.For, ast.Expr)
+
+    assert [
+        str(path)
+        for path in sources(package)
+        if path.name == "__init__.py"
+        for node in ast.parse(path.read_bytes()).body[1:]
+        if isinstance(node, says_more)
+    ] == []
 
 
 def test_launcher_needs_neither_tensorflow_nor_training() -> None:
@@ -193,7 +158,7 @@ def test_training_does_not_know_the_launcher() -> None:
 
 @pytest.mark.parametrize("path", STANDING_ALONE)
 def test_imports_nothing_of_ours(path: str) -> None:
-    assert imported_packages(ROOT / path) & set(LAYERS) == set()
+    assert imported_packages(ROOT / path) & set(ROOMS) == set()
 
 
 @pytest.mark.parametrize("path", STANDARD_LIBRARY_ONLY)
@@ -204,13 +169,13 @@ def test_imports_only_the_standard_library(path: str) -> None:
 
 
 SENT_TO_HOSTS = {
-    path: tuple(f"launcher.{name}." for name in own)
-    for package, own in {
+    path: tuple(f"launcher.on_host.{name}." for name in own)
+    for program, own in {
         "agent": ("agent",),
         "examiner": ("agent", "examiner"),
-        "doctor/probe": ("doctor.probe", "agent.own_directory"),
+        "probe": ("probe", "agent.own_directory"),
     }.items()
-    for path in sources(f"launcher/{package}")
+    for path in sources(f"launcher/on_host/{program}")
 }
 """Programs that run on hosts that have nothing of ours: each file, and how the names of what it may import begin."""
 TENSORFLOW_ON_REQUEST = "tensorflow"
@@ -230,7 +195,7 @@ def test_what_is_sent_to_hosts_is_python_3_9(path: Path) -> None:
     ast.parse(path.read_bytes(), feature_version=(3, 9))
 
 
-@pytest.mark.parametrize("package", LAYERS)
+@pytest.mark.parametrize("package", ROOMS)
 def test_names_say_something(package: str) -> None:
     definitions = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     names = {
@@ -247,7 +212,7 @@ def test_names_say_something(package: str) -> None:
 
 
 def test_command_line_starts_without_slow_imports() -> None:
-    program = "import sys, launcher.cli; print(*sys.modules)"
+    program = "import sys, launcher.commands.cli; print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.host_contexts import Names, support_files
+from launcher.run.host_contexts import Names, support_files
 
-BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "bootstrap"
+BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "on_host" / "bootstrap"
 GANG = json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}})
 ALONE = json.dumps({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}})
 FIX = "import sys\n\ndef enable():\n    print('fixed', sys.modules['keras'].finished)\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "bootstrap"
+BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "on_host" / "bootstrap"
 FILES = {
     "tensorflow/__init__.py": "__version__ = '2.18.1'\n",
     "keras/__init__.py": "__version__ = '3.8.0'\n",

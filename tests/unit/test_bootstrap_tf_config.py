@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "bootstrap"
+BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "on_host" / "bootstrap"
 RESOLVER = "tensorflow.python.distribute.cluster_resolver.tfconfig_cluster_resolver"
 READER = """import json, os
 def _load_tf_config():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.called_as import launch_command
+from launcher.caller.called_as import launch_command
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import TASK_TYPES, ClusterSpec, Task, chief_of, dialled_at, in_order, number_tasks, tf_config
+from launcher.cluster.spec import TASK_TYPES, ClusterSpec, Task, chief_of, dialled_at, in_order, number_tasks, tf_config
 
 COUNTS = st.dictionaries(st.sampled_from(TASK_TYPES), st.integers(0, 4))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import Task
-from launcher.cluster_file import (
+from launcher.cluster.file.keys import ROOT, json_schema
+from launcher.cluster.file.reading import (
     ClusterFile,
     Host,
     PortRange,
@@ -23,8 +23,8 @@ from launcher.cluster_file import (
     local_cluster,
     read_cluster_file,
 )
-from launcher.cluster_file.keys import ROOT, json_schema
-from launcher.cluster_file.value_structures import ListOf, Record, Shorthand
+from launcher.cluster.file.value_structures import ListOf, Record, Shorthand
+from launcher.cluster.spec import Task
 from launcher.errors import UsageError
 
 Read = Callable[[str | bytes], ClusterFile]
@@ -241,8 +241,8 @@ def test_no_workers_without_a_file_are_refused() -> None:
 
 def test_workers_without_a_file_need_no_yaml() -> None:
     program = (
-        "import sys; from launcher.cluster_file import local_cluster; local_cluster(2); "
-        "print(*{'yaml', 'msgspec', 'tensorflow', 'launcher.cluster_file.yaml_nodes'} & sys.modules.keys())"
+        "import sys; from launcher.cluster.file.reading import local_cluster; local_cluster(2); "
+        "print(*{'yaml', 'msgspec', 'tensorflow', 'launcher.cluster.file.yaml_nodes'} & sys.modules.keys())"
     )
 
     result = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -256,7 +256,7 @@ def test_every_example_is_correct(path: Path) -> None:
 
 
 def test_the_schema_for_editors_is_current() -> None:
-    file = REPOSITORY / "launcher" / "cluster_file" / "schema.json"
+    file = REPOSITORY / "launcher" / "cluster" / "file" / "schema.json"
 
     remedy = "write json.dumps(json_schema(), indent=2) and a newline to it"
     assert json.loads(file.read_text()) == json_schema(), remedy

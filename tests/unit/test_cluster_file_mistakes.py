@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster_file import read_cluster_file
+from launcher.cluster.file.reading import read_cluster_file
 from launcher.errors import EXIT_USAGE, ClusterFileError
 
 Mistakes = Callable[[str | bytes], list[str]]

@@ -11,8 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher.cluster import number_tasks
-from launcher.cluster_file import (
+from launcher.cluster.file.reading import (
     DEFAULT_COMMAND,
     ClusterFile,
     Host,
@@ -22,8 +21,9 @@ from launcher.cluster_file import (
     Timeouts,
     read_cluster_file,
 )
+from launcher.cluster.redaction import redacted_text
+from launcher.cluster.spec import number_tasks
 from launcher.errors import ClusterFileError
-from launcher.redaction import redacted_text
 
 # Without YAML 1.1's rarer line breaks: PyYAML writes them unescaped, so that it cannot read them back either.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\x85\u2028\u2029\ufeff"), max_size=20)

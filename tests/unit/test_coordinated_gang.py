@@ -20,13 +20,13 @@ from support.histories import (
     started,
 )
 
-from launcher import events
-from launcher.cluster import Task
-from launcher.cluster_file import RestartLimits
-from launcher.failure import Ending, Kind, classify
-from launcher.failure.root_cause import root_cause
-from launcher.gang import AttemptResult, Stop
-from launcher.lone_workers import LoneWorkers
+from launcher.cluster.file.reading import RestartLimits
+from launcher.cluster.spec import Task
+from launcher.hosts import events
+from launcher.run.failure.classify import Ending, Kind, classify
+from launcher.run.failure.root_cause import root_cause
+from launcher.run.gang import AttemptResult, Stop
+from launcher.run.lone_workers import LoneWorkers
 
 COORDINATED = plan_of(CHIEF, W0, W1, PS)
 ALL_SERVE = (

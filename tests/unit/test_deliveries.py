@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.deliveries import Deliveries
+from launcher.on_host.agent.deliveries import Deliveries
 
 
 @pytest.fixture

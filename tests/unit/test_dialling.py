@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.agent.reach import DIALS, Answering, Dialling, listener, proof, reset
-from launcher.agent.resolving import CANNOT_RESOLVE, Resolving
+from launcher.on_host.agent.reach import DIALS, Answering, Dialling, listener, proof, reset
+from launcher.on_host.agent.resolving import CANNOT_RESOLVE, Resolving
 
 WORD = "the right word"
 NOBODY = "nobody-has-this-name.invalid"
@@ -161,7 +161,7 @@ def test_a_proof_that_was_overheard_serves_nobody_else(port: int) -> None:
 
 
 def test_who_says_nothing_keeps_nobody_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.agent.reach.GUESTS", 3)
+    monkeypatch.setattr("launcher.on_host.agent.reach.GUESTS", 3)
     (answering,) = ANSWERING
     (server,) = answering.listeners.values()
     with ExitStack() as silent:

@@ -6,7 +6,7 @@ import pytest
 
 from launcher.doctor.examination import Gradients, Speed
 from launcher.doctor.exchange import gradients, ring_seconds, rounds
-from launcher.examiner.throughput import steady_rate
+from launcher.on_host.examiner.throughput import steady_rate
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])

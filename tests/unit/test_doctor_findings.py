@@ -7,26 +7,16 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.own_directory import WOULD_RUN
-from launcher.cluster import Task
-from launcher.cluster_file import ClusterFile, Host
-from launcher.doctor.answers import (
-    Answers,
-    Gpu,
-    Gpus,
-    NetworkCard,
-    Program,
-    Python,
-    Room,
-    Surroundings,
-    TensorFlow,
-)
+from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.plan import TaskPlan
+from launcher.cluster.spec import Task
+from launcher.doctor.answers import Answers, Gpu, Gpus, NetworkCard, Program, Python, Room, Surroundings, TensorFlow
 from launcher.doctor.diagnosis import diagnosed
 from launcher.doctor.examination import Dial, Examination, Gradients, HostExamination, Speed
 from launcher.doctor.findings import Finding, Severity
-from launcher.host_facts import HostFacts
-from launcher.plan import TaskPlan
-from launcher.ssh_complaint import Complaint
+from launcher.hosts.facts import HostFacts
+from launcher.hosts.ssh_complaint import Complaint
+from launcher.on_host.agent.own_directory import WOULD_RUN
 
 NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 NAMES = ("a", "b", "c")

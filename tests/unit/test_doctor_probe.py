@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.doctor.probe import program
-from launcher.doctor.probe.machine import addresses_of, gpus, network_card, packages, surroundings
-from launcher.doctor.probe.output import Output
+from launcher.on_host.probe import program
+from launcher.on_host.probe.machine import addresses_of, gpus, network_card, packages, surroundings
+from launcher.on_host.probe.output import Output
 
 ENTRIES = {
     "a script": (["train.py", "-m", "x"], ("script", "train.py")),

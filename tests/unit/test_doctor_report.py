@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from launcher.cluster import Task
-from launcher.cluster_file import ClusterFile, Host
-from launcher.cluster_file.places import Places
+from launcher.cluster.file.places import Places
+from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.spec import Task
 from launcher.doctor.answers import Answers, Gpu, Gpus, Python, Room, Surroundings
 from launcher.doctor.examination import Dial, Examination, Gradients, HostExamination, Speed
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.report import as_record, as_text
-from launcher.host_facts import HostFacts
-from launcher.ssh_complaint import Complaint
+from launcher.hosts.facts import HostFacts
+from launcher.hosts.ssh_complaint import Complaint
 
 FILE = """\
 hosts:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.evaluator import REST, EvaluatorWatch, newest_checkpoint, was_read
+from launcher.on_host.agent.evaluator import REST, EvaluatorWatch, newest_checkpoint, was_read
 
 
 def checkpoint(path: Path, at: int = 1_000_000_000) -> Path:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import Task
-from launcher.events import HostLost, Stalled, TaskExited, TaskStartFailed, TimedOut
-from launcher.failure import Ending, Failure, Kind, LastReport, classify, is_conclusive
-from launcher.failure.excerpt import SCREENFUL
-from launcher.failure.report import report
-from launcher.failure.root_cause import root_cause
+from launcher.cluster.spec import Task
+from launcher.hosts.events import HostLost, Stalled, TaskExited, TaskStartFailed, TimedOut
+from launcher.run.failure.classify import Ending, Failure, Kind, LastReport, classify, is_conclusive
+from launcher.run.failure.excerpt import SCREENFUL
+from launcher.run.failure.report import report
+from launcher.run.failure.root_cause import root_cause
 
 WORKER = Task("worker", 1)
 TRACEBACK = b'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in <module>\n    f()\n'

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.failure.excerpt import SCREENFUL, last_lines, log_lines, of_traceback
-from launcher.failure.frames import is_own, own_places
-from launcher.failure.traceback_text import last_crash
-from launcher.host_contexts import KERAS_BESIDE, KERAS_FIX, PACKAGE, Names, support_files
+from launcher.run.failure.excerpt import SCREENFUL, last_lines, log_lines, of_traceback
+from launcher.run.failure.frames import is_own, own_places
+from launcher.run.failure.traceback_text import last_crash
+from launcher.run.host_contexts import KERAS_BESIDE, KERAS_FIX, PACKAGE, Names, support_files
 
 HEAD = "Traceback (most recent call last):"
 FRAME = ('  File "/home/user/train.py", line 3, in <module>', "    f()")

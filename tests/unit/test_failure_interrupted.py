@@ -7,10 +7,10 @@ import signal
 import pytest
 from test_interruption import FRAMES, FULL_DISK, INTERRUPTED, LOST_PEER, OWN, REPLACED
 
-from launcher.cluster import Task
-from launcher.events import HostLost, TaskExited
-from launcher.failure import Ending, LastReport
-from launcher.failure.interrupted import last_places
+from launcher.cluster.spec import Task
+from launcher.hosts.events import HostLost, TaskExited
+from launcher.run.failure.classify import Ending, LastReport
+from launcher.run.failure.interrupted import last_places
 
 W0, W1 = Task("worker", 0), Task("worker", 1)
 DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"

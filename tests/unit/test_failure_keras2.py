@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.cluster import Task
-from launcher.events import TaskExited
-from launcher.failure import Ending, Kind, classify
+from launcher.cluster.spec import Task
+from launcher.hosts.events import TaskExited
+from launcher.run.failure.classify import Ending, Kind, classify
 
 WAY_OUT = "`/venv/bin/python -m pip install tf_keras` on gpu-a, in the version of its TensorFlow, then `"
 KERAS_TENSOR = "ValueError: A KerasTensor cannot be used as input to a TensorFlow function. A KerasTensor is a symbolic"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import Task
-from launcher.events import TaskExited
-from launcher.failure import Ending, Failure, Kind, classify, is_conclusive
-from launcher.failure.excerpt import SCREENFUL
-from launcher.failure.report import report
-from launcher.failure.root_cause import root_cause
+from launcher.cluster.spec import Task
+from launcher.hosts.events import TaskExited
+from launcher.run.failure.classify import Ending, Failure, Kind, classify, is_conclusive
+from launcher.run.failure.excerpt import SCREENFUL
+from launcher.run.failure.report import report
+from launcher.run.failure.root_cause import root_cause
 
 RECORDINGS = Path(__file__).parent / "failure_tails"
 W0, W1 = Task("worker", 0), Task("worker", 1)

@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
-from launcher.cluster import Task
-from launcher.events import TaskExited, TaskStartFailed
-from launcher.failure import Ending, classify
+from launcher.cluster.spec import Task
+from launcher.hosts.events import TaskExited, TaskStartFailed
+from launcher.run.failure.classify import Ending, classify
 
 PYTHON = "/opt/py/bin/python"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.cluster import Task
-from launcher.failure import Failure, Kind
-from launcher.failure.restart_policy import Attempt, GiveUp, Restart, RestartPolicy
+from launcher.cluster.spec import Task
+from launcher.run.failure.classify import Failure, Kind
+from launcher.run.failure.restart_policy import Attempt, GiveUp, Restart, RestartPolicy
 
 CRASH = Failure(Kind.CRASHED, "gpu-a", Task("worker", 0), exit_code=1, summary="ValueError: record 7")
 KILL = Failure(Kind.KILLED, "gpu-a", Task("worker", 1), signal=9)

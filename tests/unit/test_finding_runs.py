@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError, UsageError
-from launcher.run_directory import RunDirectory
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.finding import find
 from launcher.run_directory.launcher_process import Launcher
 from launcher.run_directory.state import RunState

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import Task
+from launcher.cluster.spec import Task
 from launcher.console.folding import MOMENT, MOST_BYTES, MOST_LINES, Folding, Said
 
 ZERO, ONE, TWO = (Task("worker", index) for index in range(3))

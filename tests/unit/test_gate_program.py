@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.agent.gate import Strangers
-from launcher.agent.gate_program import (
+from launcher.on_host.agent.gate import Strangers
+from launcher.on_host.agent.gate_program import (
     AND,
     JUMP,
     JUMP_IF_EQUAL,

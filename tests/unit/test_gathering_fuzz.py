@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.events import FileNews
 from launcher.gathering import remote_files
 from launcher.gathering.checkpoints import checkpoints_among
 from launcher.gathering.conversation import sense
@@ -28,6 +27,7 @@ from launcher.gathering.remote_files import (
 from launcher.gathering.report import left_line
 from launcher.gathering.selection import outdated, select
 from launcher.gathering.state_file import newest_named, portable
+from launcher.hosts.events import FileNews
 from launcher.restoring.needs import needs_of, newer
 from launcher.run_directory.state import RunHost
 

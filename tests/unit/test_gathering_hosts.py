@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from launcher.events import FileNews, HostLost
-from launcher.gathering import STEP_QUESTION, Gathering
 from launcher.gathering.conversation import MOST_UNHEARD, MOST_WORDS_UNHEARD, Conversation, HostAwayError
+from launcher.gathering.gathering import STEP_QUESTION, Gathering
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.record import in_turn, opened
-from launcher.run_directory import RunDirectory
+from launcher.hosts.events import FileNews, HostLost
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
 
 Answer = Callable[[str, dict[str, Any]], Iterator[tuple[str, dict[str, Any]]]]

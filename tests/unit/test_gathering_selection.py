@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from launcher.events import FileNews
 from launcher.gathering.checkpoints import checkpoints_among
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.record import Entry
 from launcher.gathering.remote_files import Listing, RemoteFile, is_below, plain_names
 from launcher.gathering.selection import LARGE, Selection, grows, is_cache, is_temporary, outdated, select
 from launcher.gathering.state_file import newest_named
+from launcher.hosts.events import FileNews
 
 S = 1_000_000_000
 NOW = 1000 * S

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.access import access
-from launcher.cluster_file import read_cluster_file
-from launcher.collect import as_host
-from launcher.defaults import LEASE
-from launcher.head_start import likely_agents, runs_here
-from launcher.run_directory import RunDirectory
+from launcher.cluster.defaults import LEASE
+from launcher.cluster.file.reading import read_cluster_file
+from launcher.commands.collect import as_host
+from launcher.hosts.access import access
+from launcher.hosts.head_start import likely_agents, runs_here
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.launcher_process import Launcher
 from launcher.run_directory.state import RunHost, RunState
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.events import HostAnswersAgain, HostSilent, as_record
-from launcher.heartbeat import change
+from launcher.hosts.events import HostAnswersAgain, HostSilent, as_record
+from launcher.hosts.heartbeat import change
 
 DEFAULT = 15.0
 

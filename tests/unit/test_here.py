@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher import here as module
-from launcher.here import here, take
-from launcher.run_directory import RunDirectory
+from launcher.caller import here as module
+from launcher.caller.here import here, take
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.whole_files import relative
 
 

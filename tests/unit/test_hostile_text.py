@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from launcher.cluster import Task
+from launcher.cluster.spec import Task
 from launcher.console.attempt_text import AttemptText
 from launcher.console.terminal import Look
-from launcher.events import TaskExited
-from launcher.failure import Ending, classify
-from launcher.failure.interrupted import last_places
-from launcher.failure.report import report
-from launcher.ssh_complaint import explained
+from launcher.hosts.events import TaskExited
+from launcher.hosts.ssh_complaint import explained
+from launcher.run.failure.classify import Ending, classify
+from launcher.run.failure.interrupted import last_places
+from launcher.run.failure.report import report
 
 parser: Any = importlib.import_module("re._parser")
 
@@ -194,7 +194,7 @@ def slow_text(pattern: re.Pattern[Any], *, anchored: bool = False) -> tuple[str,
 
 
 # ---- all patterns of the launcher, and of what it sends to hosts
-NOBODYS_TEXT = ("launcher.__main__", "launcher.bootstrap", "launcher.cluster_file")
+NOBODYS_TEXT = ("launcher.__main__", "launcher.bootstrap", "launcher.cluster.file")
 """What reads nothing but the user's own files."""
 
 
@@ -294,17 +294,17 @@ def all_patterns() -> tuple[dict[str, tuple[re.Pattern[Any], bool]], set[str]]:
 
 PATTERNS, UNKNOWN = all_patterns()
 FROM_TABLES = {
-    "launcher.agent.ports: LISTENS % port",
+    "launcher.on_host.agent.ports: LISTENS % port",
     "launcher.console.startup_noise: self._rest",
     "launcher.console.terminal: sequences",
-    "launcher.failure.remedies: pattern",
-    "launcher.failure.remedies: said",
-    "launcher.failure.restart_policy: pattern",
-    "launcher.request: reserved",
-    "launcher.ssh_complaint: pattern",
+    "launcher.run.failure.remedies: pattern",
+    "launcher.run.failure.remedies: said",
+    "launcher.run.failure.restart_policy: pattern",
+    "launcher.run.request: reserved",
+    "launcher.hosts.ssh_complaint: pattern",
 }
 """Calls in which a variable goes through a table of its module, which is looked through as a whole."""
-FROM_THE_USER = {"launcher.sync.ignoring: b'|'.join(regexes)"}
+FROM_THE_USER = {"launcher.cluster.file.ignoring: b'|'.join(regexes)"}
 
 
 @pytest.mark.parametrize("place", sorted(PATTERNS))

@@ -6,7 +6,7 @@ import errno
 import os
 
 from launcher.errors import LaunchError
-from launcher.last_steps import told, whatever_comes
+from launcher.run.last_steps import told, whatever_comes
 
 
 def failing(error: Exception) -> str:

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import Task
-from launcher.console import Console
+from launcher.cluster.spec import Task
 from launcher.console.attempt_text import AttemptText
+from launcher.console.console import Console
 from launcher.console.lines import final_state
 from launcher.console.terminal import Look
 from launcher.console.worker_text import BAR_INTERVAL, WorkerText

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster_file import PROJECTS, ClusterFile, Host, Sync, local_cluster
+from launcher.cluster.file.reading import PROJECTS, ClusterFile, Host, Sync, local_cluster
 from launcher.errors import UsageError
-from launcher.missing_program import program_file, refuse_missing_programs
+from launcher.run.missing_program import program_file, refuse_missing_programs
 
 LOCAL = local_cluster(2)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher.collect import command as collect_command
-from launcher.collect import with_secrets
+from launcher.cluster.redaction.commands import redacted_words
+from launcher.cluster.redaction.yaml_copy import redacted_yaml
+from launcher.commands.collect import command as collect_command
+from launcher.commands.collect import with_secrets
 from launcher.errors import UsageError
-from launcher.head_start import HeadStart, agents_of_run
-from launcher.redaction.commands import redacted_words
-from launcher.redaction.yaml_copy import redacted_yaml
-from launcher.request import Request
-from launcher.run_directory import RunDirectory
+from launcher.hosts.head_start import HeadStart, agents_of_run
+from launcher.run.request import Request
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.launcher_process import Launcher
 from launcher.run_directory.state import RunHost, RunState
 

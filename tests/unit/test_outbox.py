@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from launcher.agent_process import bounded_file
-from launcher.outbox import Outbox
+from launcher.hosts.agent_process import bounded_file
+from launcher.hosts.outbox import Outbox
 
 MORE_THAN_A_PIPE_HOLDS = b"x" * (1 << 20)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.below import appended_below, directory_below, remove_below, write_below
-from launcher.agent.own_directory import UnsafeError, own_directory, reopened, why_unsafe
-from launcher.agent.support import remove_older, write_files
-from launcher.agent.workers import StartError, opened_files
+from launcher.on_host.agent.below import appended_below, directory_below, remove_below, write_below
+from launcher.on_host.agent.own_directory import UnsafeError, own_directory, reopened, why_unsafe
+from launcher.on_host.agent.support import remove_older, write_files
+from launcher.on_host.agent.workers import StartError, opened_files
 
 Opened = Callable[[int], int]
 USER, GROUP, NO_ID = 0x02, 0x08, 0xFFFFFFFF

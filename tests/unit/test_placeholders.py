@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import ClusterSpec, Task
-from launcher.placeholders import MEANINGS, filled, kept, values_of
+from launcher.cluster.placeholders import MEANINGS, filled, kept, values_of
+from launcher.cluster.spec import ClusterSpec, Task
 
 VALUES = {name: f"<{name}>" for name in MEANINGS}
 SPEC = ClusterSpec(

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.cluster import ClusterSpec, Task
-from launcher.cluster_file import ClusterFile, Host
+from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.plan import HostContext, TaskPlan, plan_attempt, python_of, thread_warnings, worker_argv
+from launcher.cluster.spec import ClusterSpec, Task
 from launcher.errors import UsageError
-from launcher.plan import HostContext, TaskPlan, plan_attempt, python_of, thread_warnings, worker_argv
 
 BOOTSTRAP, FIX = "/opt/launcher/bootstrap", "/opt/training/keras_multiworker.py"
 CONTEXT = HostContext("/venv/bin/python", "/home/me", 8, "/runs/r/chief", "/runs/r", {}, BOOTSTRAP, None)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import Task
-from launcher.cluster_file import Host
-from launcher.host_facts import HostFacts, candidates, same_machines, skewed_clocks, start_warnings
-from launcher.reachability import Proof
+from launcher.cluster.file.reading import Host
+from launcher.cluster.spec import Task
+from launcher.hosts.facts import HostFacts, candidates, same_machines, skewed_clocks, start_warnings
+from launcher.hosts.reachability import Proof
 
 A, B, C = (Host(name, (Task("worker", n),)) for n, name in enumerate(["a", "b", "c"]))
 LOCAL = Host("localhost", (Task("worker", 9),))

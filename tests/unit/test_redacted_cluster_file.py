@@ -10,12 +10,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.cluster_file import read_cluster_file
-from launcher.cluster_file.file_text import Mistakes
-from launcher.cluster_file.yaml_nodes import YamlList, YamlMap, parse
+from launcher.cluster.file.file_text import Mistakes
+from launcher.cluster.file.reading import read_cluster_file
+from launcher.cluster.file.yaml_nodes import YamlList, YamlMap, parse
+from launcher.cluster.redaction import REDACTED
+from launcher.cluster.redaction.yaml_copy import IN_PLACE_OF_COMMENT, redacted_yaml
 from launcher.errors import ClusterFileError
-from launcher.redaction import REDACTED
-from launcher.redaction.yaml_copy import IN_PLACE_OF_COMMENT, redacted_yaml
 
 HOST = "hosts:\n- host: localhost\n"
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from launcher.redaction import REDACTED, in_values, is_secret, redacted, redacted_text
-from launcher.redaction.commands import redacted_line, redacted_words
+from launcher.cluster.redaction import REDACTED, in_values, is_secret, redacted, redacted_text
+from launcher.cluster.redaction.commands import redacted_line, redacted_words
 
 SECRETS = {
     "DB_PASS": "hunter2",

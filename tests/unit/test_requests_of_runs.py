@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.request import Request
+from launcher.run.request import Request
 
 ASKED = Request(
     cluster=Path("/p/cluster.yaml"),

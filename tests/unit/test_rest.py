@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from launcher.agent.processes import descendants, processes
-from launcher.agent.rest import BYTES, Rest, cpu_ticks, has_busy_thread, has_tensorflow, waits_for_lock
+from launcher.on_host.agent.processes import descendants, processes
+from launcher.on_host.agent.rest import BYTES, Rest, cpu_ticks, has_busy_thread, has_tensorflow, waits_for_lock
 
 Program = Callable[[str], subprocess.Popen[str]]
 ON_DEMAND = (

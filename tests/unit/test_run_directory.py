@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import Task
+from launcher.cluster.spec import Task
 from launcher.errors import LaunchError, UsageError
-from launcher.events import Event, HostReady, Interrupted, PortsReserved, ProgressMade, TaskExited, as_record
-from launcher.run_directory import RunDirectory, file_name
-from launcher.run_directory.event_log import EventLog
+from launcher.hosts.events import Event, HostReady, Interrupted, PortsReserved, ProgressMade, TaskExited, as_record
+from launcher.run.event_log import EventLog
+from launcher.run_directory.directory import RunDirectory, file_name
 from launcher.run_directory.launcher_process import Launcher
 from launcher.run_directory.remote_logs import RemoteLogs
 from launcher.run_directory.state import RunHost, RunState

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from launcher.ssh_complaint import explained
+from launcher.hosts.ssh_complaint import explained
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.events import HostAwaited
-from launcher.ssh_destination import destination
+from launcher.hosts.events import HostAwaited
+from launcher.hosts.ssh_destination import destination
 
 PLAIN = "host gpu-b\nuser me\nhostname 10.77.0.12\nport 22\nconnecttimeout 10\n"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.cluster import Task
-from launcher.events import ProgressMade
-from launcher.step_watch import StepWatch
+from launcher.cluster.spec import Task
+from launcher.hosts.events import ProgressMade
+from launcher.run.step_watch import StepWatch
 
 W0, W1 = Task("worker", 0), Task("worker", 1)
 

@@ -23,13 +23,13 @@ from support.histories import (
     started,
 )
 
-from launcher import events
-from launcher.cluster import Task
-from launcher.failure import Kind, LastReport, classify
-from launcher.failure.root_cause import root_cause
-from launcher.gang import SILENCE, Stop
-from launcher.misplaced_servers import LAUNCHS_WINS
-from launcher.plan import AttemptPlan
+from launcher.cluster.plan import AttemptPlan
+from launcher.cluster.spec import Task
+from launcher.hosts import events
+from launcher.run.failure.classify import Kind, LastReport, classify
+from launcher.run.failure.root_cause import root_cause
+from launcher.run.gang import SILENCE, Stop
+from launcher.run.misplaced_servers import LAUNCHS_WINS
 
 TWO = plan_of(W0, W1)
 BOTH_STARTED = (started(W0), started(W1))

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from launcher.agent_process import COMPLAINT_SIZE
+from launcher.hosts.agent_process import COMPLAINT_SIZE
 from launcher.sync import rsync
 from launcher.sync.complaints import failed, no_room
 from launcher.sync.project import Project, ProjectFile

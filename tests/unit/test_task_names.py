@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.cluster import Task
-from launcher.task_names import counted, named
+from launcher.cluster.spec import Task
+from launcher.cluster.task_names import counted, named
 
 
 def tasks(*slugs: str) -> list[Task]:

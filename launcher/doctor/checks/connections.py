@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from launcher.doctor.examination import Examination
 from launcher.doctor.findings import Finding, Severity
-from launcher.host_facts import same_machines
+from launcher.hosts.facts import same_machines
 
 NO_REMEDY = "see what `ssh {host} true` says, and the log of sshd there"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.agent.own_directory import WOULD_RUN
 from launcher.doctor.answers import Room
 from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.findings import Finding, Severity
+from launcher.on_host.agent.own_directory import WOULD_RUN
 from launcher.wording import listed, size
 
 LITTLE = 1e9

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
-from launcher.agent.resolving import CANNOT_RESOLVE
 from launcher.doctor.examination import Dial, Examination
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.reach import failures
-from launcher.reachability import AN_ADDRESS
+from launcher.hosts.reachability import AN_ADDRESS
+from launcher.on_host.agent.resolving import CANNOT_RESOLVE
 from launcher.wording import listed
 
 WHY = "the workers exchange their gradients over these ports: the training would wait without end"

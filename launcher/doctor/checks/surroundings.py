@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from launcher.cluster.redaction import redacted
 from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.findings import Finding, Severity
-from launcher.host_facts import clock_is_off, public_addresses, skewed_clocks
-from launcher.redaction import redacted
+from launcher.hosts.facts import clock_is_off, public_addresses, skewed_clocks
 from launcher.wording import listed
 
 FEW_OPEN_FILES = 1024

@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from launcher.agent.framing import FRAME, GREETING, Decoder, encode
+from launcher.on_host.agent.framing import FRAME, GREETING, Decoder, encode
 
 Head = dict[str, Any]
 MB = 1 << 20

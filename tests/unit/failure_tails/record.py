@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
 LIMIT = 15 << 10
 KERAS_FIX = {
-    "PYTHONPATH": str(REPOSITORY / "launcher" / "bootstrap"),
+    "PYTHONPATH": str(REPOSITORY / "launcher" / "on_host" / "bootstrap"),
     "LAUNCH_KERAS_FIX": str(REPOSITORY / "training" / "keras_multiworker.py"),
 }
 

@@ -1,0 +1,1 @@
+"""The cluster file: YAML to values, each mistake with its line and column."""

@@ -1,0 +1,156 @@
+"""Every key of a cluster file: what it may hold, and which keys contradict each other."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from launcher.cluster.file.checks import check_hosts, check_per_task, check_sync, merged_hosts
+from launcher.cluster.file.file_text import Mistakes, read_text
+from launcher.cluster.file.value_kinds import Count, Duration, Flag, Kind, Text
+from launcher.cluster.file.value_structures import Entries, Environment, ListOf, Ports, Record, Shorthand, Words
+from launcher.cluster.file.yaml_nodes import parse
+from launcher.cluster.spec import TASK_TYPES
+
+HOST_EXAMPLE = "{host: localhost, workers: 2}"
+SSH_DESTINATION = "an ssh destination: an alias, a host or user@host"
+FORMER_TYPES = {"master": f"TensorFlow 2 calls it 'chief'; allowed are {', '.join(TASK_TYPES)}"}
+STALL = Duration(zero=False)
+RESERVED = {
+    "TF_CONFIG": "the launcher makes it for each task",
+    "TF_GRPC_REUSE_PORT": "the launcher sets it; see `hold_ports`",
+    "LAUNCH_(?!(KERAS_FIX|TF_CONFIG)$).*": "the launcher sets what begins with LAUNCH_; "
+    "only LAUNCH_KERAS_FIX and LAUNCH_TF_CONFIG may be set, to 0",
+}
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return not ipaddress.ip_address(text.strip("[]")).is_unspecified
+    except ValueError:
+        return re.fullmatch(r"(?![-.])(?=.*[A-Za-z])[A-Za-z0-9._-]{1,253}", text) is not None
+
+
+def _is_pattern(text: str) -> bool:
+    from launcher.cluster.file.ignoring import is_pattern  # few files have any
+
+    return is_pattern(text)
+
+
+def _is_below(text: str) -> bool:
+    path = PurePosixPath(text)
+    return bool(text) and not path.is_absolute() and ".." not in path.parts
+
+
+SSH = Record(
+    {"config": Text("the path of a file"), "connect_timeout": Duration(zero=False), "options": Words()},
+    "{connect_timeout: 10s}",
+)
+SHARED_HOST_KEYS: Mapping[str, Kind] = {
+    "workers": Count(0, 9999),
+    "tasks": Record({kind: Count(0, 9999) for kind in TASK_TYPES}, "{chief: 1, worker: 2}", hints=FORMER_TYPES),
+    "gpus": ListOf(Count(0, 9999), "GPU", "[0, 1]", unique=True),
+    "python": Text("the path or name of a Python interpreter"),
+    "workdir": Text("the path of a directory"),
+    "env": Environment(RESERVED),
+    "ports": Ports(),
+    "hold_ports": Flag(),
+    "run_dir": Text("the path of a directory"),
+}
+HOST_KEYS: Mapping[str, Kind] = {
+    "host": Text(f"localhost or {SSH_DESTINATION}", r"(?!-)(?!(?!ssh://)[^@]*:[^@]*@)\S{1,300}", str.isprintable),
+    "address": Text("a host name or an IP address that others can dial, without a port", check=_is_address),
+    **SHARED_HOST_KEYS,
+    "ssh": SSH,
+}
+SYNC = Record(
+    {
+        "from": Text("the path of a directory"),
+        "exclude": ListOf(Text("a pattern as in .gitignore", check=_is_pattern), "pattern", '["*.ckpt"]', unique=True),
+        "gitignore": Flag(),
+    },
+    '{from: ., exclude: ["*.ckpt"]}',
+    required=("from",),
+)
+ROOT = Record(
+    {
+        "name": Text("a text without '/' that can name a directory", r"(?!\.)(?=.*\S)[^/\n]{1,100}"),
+        "hosts": ListOf(
+            Record(
+                HOST_KEYS,
+                HOST_EXAMPLE,
+                required=("host",),
+                hints={"user": "write `host: user@host`", "port": "the port of ssh belongs in your ssh configuration"},
+            ),
+            "a host",
+            f"[{HOST_EXAMPLE}]",
+            low=1,
+        ),
+        "defaults": Record(
+            SHARED_HOST_KEYS,
+            "{python: python3.11}",
+            hints={
+                **dict.fromkeys(("host", "address"), "it differs from host to host: write it there"),
+                "ssh": "what all hosts share stands at the top level",
+            },
+        ),
+        "ssh": SSH,
+        "command": Words(low=1),
+        "per_task": Record({kind: Words(low=1) for kind in TASK_TYPES}, "{ps: [python, ps.py]}", hints=FORMER_TYPES),
+        "restart": Record({"max_restarts": Count(0), "backoff": Duration()}, "{max_restarts: 3, backoff: 1s}"),
+        "timeouts": Record(
+            {
+                "start": Duration(zero=False),
+                "stall": STALL,
+                "grace": Duration(),
+                "failure_grace": Duration(),
+                "evaluator": Duration(),
+                "lease": Duration(zero=False),
+            },
+            "{start: 120s, grace: 30s}",
+        ),
+        "network": Record({"open": Flag()}, "{open: true}"),
+        "sync": Shorthand("from", SYNC, "the path of the project's directory"),
+        "collect": ListOf(
+            Text("a path below the chief's output directory", check=_is_below),
+            "path",
+            "[checkpoints, export]",
+            unique=True,
+        ),
+        "collect_interval": Duration(),
+    },
+    "{hosts: [" + HOST_EXAMPLE + "]}",
+    required=("hosts",),
+    hints=dict.fromkeys(HOST_KEYS, "it belongs to a host: write it below `hosts:` or `defaults:`"),
+)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a cluster file, for editors; it knows the keys and types, not the contradictions."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tf-launch cluster file", **ROOT.schema}
+
+
+def read_entries(path: Path, copy: Path | None = None) -> tuple[str, Entries, tuple[Entries, ...]]:
+    """The file's text, its top level, and its hosts with `defaults` merged in. All of it is correct.
+
+    A `copy`, if there is one, is read in its place.
+
+    Raises:
+        ClusterFileError: with every mistake of the file.
+    """
+    mistakes = Mistakes(str(copy or path))
+    text = read_text(copy or path, mistakes)
+    root = parse(text, mistakes)
+    if root is None:
+        mistakes.fail(1, 1, f"the file is empty; write at least hosts: [{HOST_EXAMPLE}]")
+    file = ROOT.read(root, "the cluster file", mistakes)
+    hosts = merged_hosts(file, mistakes) if isinstance(file, Entries) else ()
+    check_hosts(hosts, mistakes)
+    if isinstance(file, Entries):
+        check_sync(file, path, mistakes)
+        check_per_task(file, hosts, mistakes)
+    mistakes.check()
+    return text, file, hosts

@@ -1,0 +1,168 @@
+"""`launch collect`: bring what a run has left on its hosts, once more."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+
+import click
+
+from launcher.caller.called_as import launch_command
+from launcher.caller.standard_output import write_error
+from launcher.cluster.defaults import LEASE, LOCALHOST
+from launcher.cluster.file.reading import Host, Ssh
+from launcher.cluster.redaction import REDACTED
+from launcher.commands import options
+from launcher.commands.run import signals_into
+from launcher.console.console import Console
+from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, UsageError
+from launcher.gathering.conversation import HostAwayError
+from launcher.gathering.gathering import Gathering, Outcome
+from launcher.gathering.report import brought_line
+from launcher.hosts import events
+from launcher.hosts.access import chosen_options
+from launcher.hosts.all_hosts import Hosts
+from launcher.hosts.head_start import HeadStart
+from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.run.request import Request, requested_cluster
+from launcher.run.resumption import is_unchanged
+from launcher.run.ssh_consent import ask_for_options
+from launcher.run_directory.chief_files import kept_line
+from launcher.run_directory.directory import RunDirectory
+from launcher.run_directory.finding import find
+from launcher.run_directory.hold import COLLECT, HeldError, Hold
+from launcher.run_directory.state import LOST, RunHost, RunState
+from launcher.run_directory.whole_files import relative
+
+EPILOG = """\b
+RUN is the name of a run, the path of its directory, or `latest`; without it, the run that was started last is meant.
+What is here already is not sent again. Nothing on the hosts is changed.
+
+\b
+Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is away, 130 interrupted.
+"""
+
+
+@click.command(cls=options.Command, context_settings=options.SETTINGS, epilog=EPILOG)
+@options.run_dir
+@options.take_over
+@options.trust_ssh_options
+@click.argument("run", required=False)
+@click.pass_obj
+def command(early: HeadStart, /, run: str | None, run_dir: Path, *, take_over: bool, trust_ssh_options: bool) -> None:
+    """Bring the files that a run has left on other hosts: the chief's, and all workers' logs."""
+    directory = find(run_dir, run, lambda line: write_error(f"launch: {line}"))
+    with _held(directory, take_over) as is_running:
+        state = directory.read_state() if is_running else directory.read_state_left(take_over=take_over)
+        state = replace(state, hosts=with_secrets(state, directory))
+        if not trust_ssh_options:
+            ask_for_options(directory, state, {host.name: host.ssh_options for host in state.hosts})
+        raise SystemExit(collect(directory, state, early, is_running=is_running))
+
+
+@contextlib.contextmanager
+def _held(directory: RunDirectory, take_over: bool) -> Iterator[bool]:
+    """Whether the run still goes on; if not, nobody else has its directory while this lasts.
+
+    Raises:
+        UsageError: somebody else brings its files, or may have it.
+    """
+    try:
+        hold = Hold(directory.path, COLLECT, take_over=take_over)
+    except HeldError as held:
+        if not (held.is_running and held.by_lock):
+            raise
+        hold = None  # its launcher and we take turns: each looks with the lock of `gathered.jsonl`
+    try:
+        yield hold is None
+    finally:
+        if hold is not None:
+            hold.release()
+
+
+def collect(
+    directory: RunDirectory, state: RunState, early: HeadStart | None = None, *, is_running: bool = False
+) -> int:
+    """Gather a run's files from its hosts; return the exit code. `early` has agents that were started before.
+
+    Raises:
+        LaunchError: nothing can be written here.
+    """
+    console = Console(lambda *_: None)
+    inbox: Inbox = SimpleQueue()
+    directory.make_chief()
+    if is_running:
+        console.say("this run still goes on")
+    elif state.state == LOST:
+        console.say(f"the launcher of this run has gone {state.loss}")
+    if all(host.name == LOCALHOST for host in state.hosts):
+        console.say("all of this run is here: it had no other hosts")
+    remote = [as_host(host) for host in state.hosts if host.name != LOCALHOST]
+    with signals_into(inbox), Hosts(remote, inbox, LEASE, early) as hosts:
+        gathering = Gathering(
+            directory,
+            state.collect,
+            hosts.ask_about_files,
+            console.say,
+            ended=lambda: inbox.put(events.GatheringEnded()),
+            refuse=hosts.give_up,
+            still_running=is_running,
+        )
+        gathering.begin(state.hosts, hosts.is_lost)
+        gathering.finish()
+        interrupted = _attend(gathering, hosts, inbox, console)
+    for each in gathering.outcomes:
+        console.say(brought_line(each.host.name, each.gathered))
+    all_here = gathering.tell(f"{launch_command()} collect {shlex.quote(relative(directory.path))}")
+    line = kept_line(directory.chief)
+    if line is not None:
+        console.say(line)
+    console.close()
+    return interrupted or (EXIT_DONE if all_here else _exit_code(gathering.outcomes))
+
+
+def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox, console: Console) -> int:
+    """Stay with the hosts until all is over; return 0, or the exit code of the signal that ended it before."""
+    while not gathering.is_over:
+        hosts.beat()
+        match receive(inbox, LEASE / BEATS_PER_LEASE):
+            case (events.FileNews() | events.HostLost()) as event:
+                gathering.take(event)
+            case (events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain()) as event:
+                console.say(event.line)
+            case events.Interrupted(number):
+                gathering.give_up()
+                return 128 + number
+    return 0
+
+
+def with_secrets(state: RunState, directory: RunDirectory) -> tuple[RunHost, ...]:
+    """The hosts of a run with their options for ssh: secrets in them stand in the cluster file alone.
+
+    Raises:
+        UsageError: that file has gone or changed.
+    """
+    if not any(REDACTED in word for host in state.hosts for word in host.ssh_options):
+        return state.hosts
+    request = Request.of_record(state.request)
+    if request.cluster is None or not is_unchanged(request.cluster, directory):
+        raise UsageError(
+            f"the options for ssh of {directory.name} have a secret, which is not written down, and "
+            f"{relative(request.cluster or '')} is no longer what it was: put it back as it was when the run began"
+        )
+    options = {host.name: tuple(chosen_options(host)) for host in requested_cluster(request).hosts if not host.is_local}
+    return tuple(replace(host, ssh_options=options.get(host.name, host.ssh_options)) for host in state.hosts)
+
+
+def as_host(host: RunHost) -> Host:
+    """What there is of a cluster file's host in a run's state: enough to reach it."""
+    return Host(host.name, (), ssh=Ssh(None, host.connect_timeout, host.ssh_options))
+
+
+def _exit_code(outcomes: Sequence[Outcome]) -> int:
+    away = any(isinstance(each.trouble, HostAwayError) for each in outcomes)
+    return EXIT_HOST if away else EXIT_WORKERS_FAILED

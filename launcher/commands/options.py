@@ -1,0 +1,112 @@
+"""Options that several commands have, and what they mean together."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from launcher.caller.called_as import launch_command
+from launcher.caller.standard_output import writing_out
+from launcher.cluster.placeholders import kept
+from launcher.errors import UsageError
+
+if TYPE_CHECKING:
+    from launcher.run.request import Request
+
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+BEFORE_COMMAND = SETTINGS | {"allow_interspersed_args": False}
+"""Where a program's own command line may follow: from its first word on, the options are the program's."""
+
+
+class Command(click.Command):
+    """A command whose `--help` and `--version` are written like all else that a command prints."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; those two are printed, and end the command, while that is done."""
+        with writing_out():
+            return super().parse_args(ctx, args)
+        raise click.exceptions.Exit(0)  # nobody reads them any more
+
+
+cluster = click.option(
+    "-c", "--cluster", type=click.Path(path_type=Path), metavar="FILE", help="The cluster file (YAML)."
+)
+workers = click.option(
+    "-n", "--workers", type=click.IntRange(1, 1000), metavar="N", help="N workers on this machine, no file."
+)
+run_dir = click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=Path("runs"),
+    show_default=True,
+    help="Where the directories of runs are.",
+)
+take_over = click.option(
+    "--take-over",
+    is_flag=True,
+    help="You have seen that the run's launcher has gone, where this cannot be known here: after a kill on another "
+    "machine, on a file system whose locks stay on one machine.",
+)
+trust_ssh_options = click.option(
+    "--trust-ssh-options",
+    is_flag=True,
+    help="Use the options for ssh of a run that was made on another machine, or copied, without asking.",
+)
+env = click.option(
+    "--env",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="For every worker; KEY alone passes on its value here. May be repeated.",
+)
+python = click.option(
+    "--python",
+    metavar="PATH",
+    help="The Python that `python` means on every host, whatever the cluster file says.",
+)
+stall = click.option(
+    "--stall",
+    metavar="DURATION",
+    help="End the run (or restart it) once no worker has reported a step for so long, such as 5m; "
+    "`timeouts.stall` in the cluster file.",
+)
+no_color = click.option("--no-color", is_flag=True, help="No colours (as does NO_COLOR in the environment).")
+command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [COMMAND ...]")
+
+
+def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Request:
+    """The command line as one value.
+
+    Raises:
+        UsageError: options that exclude or miss each other.
+    """
+    from launcher.run.request import Request
+
+    if given["cluster"] is not None and given["workers"] is not None:
+        raise UsageError("--cluster and --workers exclude each other: the cluster file says how many workers there are")
+    if given["cluster"] is given["workers"] is given.get("resume") is None:
+        raise UsageError(
+            "say what to start on: --cluster FILE, or --workers N for N workers on this machine "
+            f"(see {launch_command()} --help)"
+        )
+    return Request(env=dict(map(_assignment, env)), stall=None if stall is None else _stall_seconds(stall), **given)
+
+
+def _stall_seconds(text: str) -> float:
+    from launcher.cluster.file.keys import STALL
+
+    seconds = STALL.seconds(text)
+    if seconds is None:
+        raise UsageError(f"--stall {text}: allowed is {STALL.allowed}")
+    return seconds
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or (not equals and key not in os.environ):
+        shown = "=..." if equals else text
+        raise UsageError(f"--env {shown}: write KEY=VALUE, or KEY alone for a variable that is set here")
+    return key, value if equals else kept(os.environ[key])

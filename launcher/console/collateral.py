@@ -1,0 +1,54 @@
+"""Whether a failure only tells that a peer had gone, and which one. Pure.
+
+Most words were seen in recorded runs (tests/unit/failure_tails). "coordination service ... error" and "failed to
+connect to all addresses" are from public issue threads and wait for a recording.
+"""
+
+from __future__ import annotations
+
+import re
+
+from launcher.cluster.spec import Task
+
+LEADER = Task("chief", 0)
+"""Stands for the task that runs the coordination service, whatever it is called in this cluster."""
+
+_GRPC_UNAVAILABLE_OR_LATE = r"grpc_status:(?:14|4)\b"
+_LOST_CONTACT = re.compile(
+    r"Collective ops is aborted by: (?:[\w ]{0,100}: ){0,9}"
+    r"(?:Socket closed|Connection reset|recvmsg:|failed to connect|Deadline Exceeded|Error reported from /job:)"
+    rf"|Additional GRPC error information from remote target /job:.{{0,300}}\n.{{0,2000}}{_GRPC_UNAVAILABLE_OR_LATE}"
+    r"|stopped sending heartbeats|/tensorflow\.CoordinationService/"
+    r"|[Cc]oordination service.{0,300}(?:error|shut ?down|not connected)"
+    r"|failed to connect to all addresses.{0,1000}/job:|different incarnation|Incarnation ID mismatch"
+)
+_STARTED_TWICE = re.compile(
+    r"/job:(\w+)/replica:\d+/task:(\d{1,9}) (?:unexpectedly tried to connect with a different incarnation"
+    r"|Heartbeat: Incarnation ID mismatch)"
+)
+"""TensorFlow takes it for a restart; no task of a gang is started again alone."""
+_LOST_LEADER = re.compile(r"RPC: /tensorflow\.CoordinationService/")
+_PEERS = (
+    re.compile(r"stopped sending heartbeats\):\s*/job:(\w+)/replica:\d+/task:(\d{1,9})\b"),
+    re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d{1,9})\b"),
+    re.compile(r"Error reported from /job:(\w+)/(?:replica:\d+/)?task:(\d{1,9})\b"),
+)
+
+
+def is_collateral(text: str) -> bool:
+    """Whether this is TensorFlow's complaint about a peer, or about the coordination service."""
+    return bool(_LOST_CONTACT.search(text))
+
+
+def accused(text: str) -> Task | None:
+    """The peer that the complaint names; `LEADER` for the coordination service; None: it names nobody."""
+    for pattern in _PEERS:
+        if found := pattern.search(text):
+            return Task(found[1], int(found[2]))
+    return LEADER if _LOST_LEADER.search(text) else None
+
+
+def started_twice(text: str) -> Task | None:
+    """The task under whose name the complaint has seen two processes; None: it tells of none."""
+    found = _STARTED_TWICE.search(text)
+    return Task(found[1], int(found[2])) if found else None

@@ -1,0 +1,180 @@
+"""The console: every worker's log as `[worker 0] line` on stdout, the launcher's own lines on stderr.
+
+Nobody ever waits for a slow or stopped terminal or pipe: writing is done by a thread of its own, and how much may wait
+for it is bounded by acknowledging what was written. The raw logs are in files; the console is only a view of them.
+What several workers print within a moment is shown once, as `[workers 0-1] line`.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from launcher.cluster.spec import Task, chief_of, in_order
+from launcher.console.lines import behind
+from launcher.console.terminal import BOLD, RED, Look
+from launcher.console.writer import Writer, no_alarm
+from launcher.wording import harmless
+
+if TYPE_CHECKING:
+    from launcher.console.attempt_text import AttemptText  # needed only once workers are about to run
+
+STDOUT, STDERR = 1, 2
+MARKS_OF_SECRETS = ("=", "://", "@", ": ")
+"""What a line of ours with a secret in it has at least one of: an assignment, an address, a header."""
+
+
+class Console:
+    """Shows the logs of the workers and the launcher's own lines. Its methods never wait, but for `drain` and `close`.
+
+    Worker lines go to stdout, the launcher's to stderr: each stream in order, in whole lines. Each has a thread of its
+    own, so that a stopped reader of stdout hides no error; where both are the same file one thread keeps the order.
+    """
+
+    def __init__(
+        self,
+        acknowledge: Callable[[Task, int], None],
+        *,
+        quiet: bool = False,
+        show_noise: bool = False,
+        no_color: bool = False,
+        environ: Mapping[str, str] | None = None,
+        stdout: int = STDOUT,
+        stderr: int = STDERR,
+    ) -> None:
+        """Start writing.
+
+        Args:
+            acknowledge: told, from the writing thread, how many of the bytes given to `write` are dealt with. Must not
+                wait.
+            quiet: only the chief's log and the launcher's errors are shown.
+            show_noise: all is shown: TensorFlow's start-up notices, and each worker's lines of its own.
+            no_color: no colours, even on a terminal.
+            environ: where `NO_COLOR`, `FORCE_COLOR` and `TERM` are looked up; default: the process's own.
+            stdout: the open file that takes the workers' lines.
+            stderr: the open file that takes the launcher's lines.
+        """
+        self._acknowledge = acknowledge
+        self._quiet = quiet
+        self._show_noise = show_noise
+        environ = os.environ if environ is None else environ
+        self._out_look = Look.of(stdout, environ, no_color)
+        self._err_look = Look.of(stderr, environ, no_color)
+        same = os.path.sameopenfile(stdout, stderr)
+        self._err = Writer(stderr, _ignored, self._show_due if same else no_alarm)
+        self._out = self._err if same else Writer(stdout, self._say_broken, self._show_due)
+        self._text: AttemptText | None = None
+        """Of the attempt under way; only the thread that writes to stdout touches it."""
+        self._log_directory = ""
+        self._told_of_noise = False
+
+    def begin(self, logs: Mapping[Task, str]) -> None:
+        """An attempt starts: its tasks, and where a person finds each one's raw log."""
+        self._out.soon(partial(self._begin, dict(logs)))
+
+    def write(self, task: Task, data: bytes) -> None:
+        """Show the next raw bytes of a task's log."""
+        self._out.soon(partial(self._write, task, data))
+
+    def interrupt(self) -> None:
+        """The user has stopped the attempt: tracebacks of the interrupt itself are not shown."""
+        self._out.soon(self._interrupt)
+
+    def end(self, task: Task) -> None:
+        """The task's log has ended: its last line is shown even without a newline."""
+        self._out.soon(partial(self._end, task))
+
+    def say(self, text: str, *, error: bool = False) -> None:
+        """Show a line or more of the launcher's own; a quiet console shows errors only.
+
+        What they repeat of a host or a worker cannot harm a terminal. Who repeats it keeps it to one line.
+        """
+        if self._quiet and not error:
+            return
+        if any(mark in text for mark in MARKS_OF_SECRETS):
+            from launcher.cluster.redaction import redacted_text  # most lines need it not, and the first comes early
+
+            text = redacted_text(text)
+        prefix = self._err_look.painted(b"[launch]", RED if error else BOLD) + b" "
+        self._err.soon(partial(self._write_own, behind(prefix, _encoded(harmless(text)) + b"\n")))
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Wait (seconds; None: for ever) until all that was given so far is written; return whether it is."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._out.soon(self._show_rest)
+        # stdout first: its end may still have something to say on stderr.
+        return all(writer.reached(deadline) for writer in (self._out, self._err))
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Drain, then end the threads; return whether all was written.
+
+        If not, the threads (daemons) go on trying: close again, or leave them to the end of the process.
+        """
+        drained = self.drain(timeout)
+        for writer in {self._out, self._err} if drained else ():
+            writer.finish()
+        return drained
+
+    # ---- in the threads that write
+    def _begin(self, logs: Mapping[Task, str]) -> None:
+        from launcher.console.attempt_text import AttemptText
+
+        self._show_rest()
+        tasks = [chief_of(logs)] if self._quiet else in_order(logs)
+        self._text = AttemptText(tasks, self._out_look, self._show_noise)
+        self._log_directory = posixpath.dirname(logs[tasks[0]])
+
+    def _write(self, task: Task, data: bytes) -> None:
+        if self._text is not None:
+            for shown in self._text.feed(task, data, time.monotonic()):
+                self._out.write(shown)
+            if self._text.left_out_noise and not self._told_of_noise:
+                self._told_of_noise = True
+                where = f"the logs in {self._log_directory} have them"
+                self.say(f"TensorFlow's start-up notices are left out here; {where}")
+        self._acknowledge(task, len(data))
+
+    def _interrupt(self) -> None:
+        if self._text is not None:
+            self._text.interrupt()
+
+    def _end(self, task: Task) -> None:
+        if self._text is not None:
+            self._out.write(self._text.end(task, time.monotonic()))
+
+    def _show_due(self) -> float | None:
+        """Show what has waited long enough; return the seconds until something else has."""
+        if self._text is None:
+            return None
+        self._out.write(self._text.due(time.monotonic()))
+        wakes_at = self._text.wakes_at
+        return None if wakes_at is None else max(0.0, wakes_at - time.monotonic())
+
+    def _show_rest(self) -> None:
+        if self._text is not None:
+            self._out.write(self._text.rest())
+
+    def _write_own(self, lines: bytes) -> None:
+        if self._out is self._err:
+            self._show_rest()  # what the workers said before comes before
+        self._err.write(lines)
+
+    def _say_broken(self, error: OSError) -> None:
+        reason = "is closed" if isinstance(error, BrokenPipeError) else f"cannot be written ({error.strerror})"
+        self.say(
+            f"stdout {reason}: the workers' lines are no longer shown. The run goes on; its logs are in files.",
+            error=True,
+        )
+
+
+def _encoded(text: str) -> bytes:
+    # File names may hold bytes that are no UTF-8; they come and go as surrogates.
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _ignored(error: OSError) -> None:
+    """With stderr gone there is nobody left to tell."""

@@ -1,0 +1,246 @@
+"""Files of other hosts, brought into the run directory: what the chief makes, and the logs of all workers.
+
+Each host is asked over the connection of its agent, by a thread of its own here. What has come is verified by size and
+SHA-256 before it is put in place by rename, and what is here already is not sent again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from launcher.cluster.defaults import LOCALHOST
+from launcher.gathering.chief_output import ChiefOutput
+from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError, sense
+from launcher.gathering.gathered import Gathered
+from launcher.gathering.host_gatherer import HostGatherer
+from launcher.gathering.image import is_copy
+from launcher.gathering.newest_step import NewestStep
+from launcher.gathering.other_output import OtherOutput
+from launcher.gathering.remote_files import RefusedError, RemoteFile, plain_names
+from launcher.gathering.report import left_line, retry_line, stays_line, trouble_lines
+from launcher.gathering.worker_logs import WorkerLogs
+from launcher.hosts.events import FileNews, HostLost
+from launcher.on_host.agent.files import EVERYTHING
+from launcher.run_directory.brought import Brought
+from launcher.run_directory.directory import RunDirectory
+from launcher.run_directory.state import RunHost, chief_host
+
+STEP_QUESTION = 0
+"""The number of the question for the newest step; what the threads ask has higher ones."""
+
+
+class Ask(Protocol):
+    """Ask an agent for something about files."""
+
+    def __call__(self, host: str, step: str, **fields: object) -> None:
+        """Ask for a step of `launcher.on_host.agent.files`; a host that is away takes nothing."""
+
+
+class Say(Protocol):
+    """Show the user a line."""
+
+    def __call__(self, text: str, *, error: bool = False) -> None:
+        """From any thread; never waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it went with one host."""
+
+    host: RunHost
+    gathered: Gathered
+    trouble: Exception | None
+    """Why not all is here."""
+
+
+class Gathering:
+    """All hosts of a run but this machine. No method waits; all are called by one thread."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        names: Iterable[str],
+        ask: Ask,
+        say: Say,
+        ended: Callable[[], None],
+        *,
+        refuse: Callable[[str, str], None],
+        interval: float = 0.0,
+        still_running: bool = False,
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            directory: of the run.
+            names: what is gathered of the chief's output directory.
+            ask: asks an agent.
+            say: shows the user a line.
+            ended: called, from some thread, once nothing more will come after `finish`, or an errand is over.
+            refuse: called, from some thread, with a host whose agent answers what cannot be, and with what that is.
+            interval: seconds between two looks for new files while the run goes on; 0: there are none.
+            still_running: whether, after `finish`, the programs go on nevertheless: another launcher has them.
+        """
+        self._directory = directory
+        self._names = plain_names(names)
+        self._ask = ask
+        self._say = say
+        self._ended = ended
+        self._refuse = refuse
+        self._interval = interval
+        self._still_running = still_running
+        self._hosts: dict[str, RunHost] = {}
+        self._chief: str | None = None
+        self._gatherers: dict[str, HostGatherer] = {}
+        self._busy: set[HostGatherer] = set()
+        self._lost: set[str] = set()
+        self.losses: dict[str, str] = {}
+        """Why the agent of each host that was lost has gone."""
+        self._finishing = False
+        self._lock = threading.Lock()
+        self._step = NewestStep(is_over=True)
+        self._numbers = itertools.count(STEP_QUESTION + 1)
+
+    def begin(self, hosts: Sequence[RunHost], is_lost: Callable[[str], bool]) -> None:
+        """The run's hosts are there: again, maybe, and some of them with a new agent; or lost once more already."""
+        self._chief = chief_host(hosts).name if hosts else None
+        self._hosts = {host.name: host for host in hosts if host.name != LOCALHOST}
+        for host in self._hosts.values():
+            if host.name not in self._gatherers or host.name in self._lost:
+                gatherer = self._gatherers[host.name] = self._gatherer(host)
+                self._busy.add(gatherer)
+                gatherer.start()
+        self._lost = {name for name in self._hosts if is_lost(name)}
+        for name in self._lost:
+            self._gatherers[name].conversation.hear(HostAwayError(""))
+
+    def take(self, event: FileNews | HostLost) -> None:
+        """Pass on what an agent tells."""
+        gatherer = self._gatherers.get(event.host)
+        if isinstance(event, HostLost):
+            self._lost.add(event.host)
+            self.losses[event.host] = event.reason
+            self._step.is_over |= event.host == self._chief
+            if gatherer is not None:
+                # A run tells itself why it lost a host; once it has ended, nobody else does.
+                gatherer.conversation.hear(HostAwayError(event.reason if self._finishing else ""))
+        elif event.told.get("number") == STEP_QUESTION:
+            self._take_step(event)
+        elif gatherer is not None:
+            gatherer.conversation.hear(event)
+
+    def _take_step(self, news: FileNews) -> None:
+        try:
+            with sense():
+                self._step.take(news)
+        except RefusedError as error:
+            self._step.is_over = True
+            self._refuse(news.host, str(error))
+
+    def ask_newest_step(self) -> NewestStep:
+        """How far the checkpoints of a chief on another host have come, before they are here."""
+        chief = self._hosts.get(self._chief or "")
+        self._step = NewestStep(is_over=chief is None or chief.name in self._lost)
+        if chief is not None and not self._step.is_over:
+            self._ask(chief.name, "list_below", number=STEP_QUESTION, root=chief.output_dir, names=[EVERYTHING])
+        return self._step
+
+    def has_lost(self, host: str) -> bool:
+        """Its agent has gone since `begin`: it may come back with another disk."""
+        return host in self._lost
+
+    def errand(self, host: str, do: Callable[[Conversation], None]) -> Errand:
+        """Have something done by the thread that talks to a host, before anything else. It has `begin`-ed."""
+        errand = Errand(do, self._ended)
+        if host in self._lost:
+            errand.end(HostAwayError(""))
+        else:
+            self._gatherers[host].errand(errand)
+        return errand
+
+    def break_off_errands(self) -> None:
+        """Nobody waits for them any more."""
+        for gatherer in self._gatherers.values():
+            gatherer.conversation.hear(BrokenOffError())
+
+    def finish(self) -> None:
+        """The run has ended: bring all that is left. `ended` is called once that is over."""
+        with self._lock:
+            self._finishing = True
+            is_over = not self._busy
+        for gatherer in self._gatherers.values():
+            gatherer.finish()
+        if is_over:
+            self._ended()
+
+    def give_up(self) -> None:
+        """The user does not want to wait."""
+        for gatherer in self._gatherers.values():
+            gatherer.conversation.hear(GivenUpError())
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will come."""
+        with self._lock:
+            return not self._busy
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """How it went with each host so far."""
+        return [
+            Outcome(self._hosts[name], gatherer.gathered, gatherer.trouble)
+            for name, gatherer in self._gatherers.items()
+        ]
+
+    def tell(self, again: str) -> bool:
+        """Say what is not here and why; return `has_all`. `again`: the command that tries it once more."""
+        for each in self.outcomes:
+            if each.gathered.left:
+                self._say(left_line(each.host, each.gathered.left))
+            if stays := self._staying(each):
+                self._say(stays_line(each.host, stays))
+            if each.trouble is not None:
+                names = self._names if each.host.name == self._chief else ()
+                self._say(trouble_lines(each.host, names, each.trouble, again), error=True)
+        return self.has_all
+
+    @property
+    def has_all(self) -> bool:
+        """Nothing has kept anything from coming."""
+        return all(each.trouble is None for each in self.outcomes)
+
+    def _staying(self, outcome: Outcome) -> list[RemoteFile]:
+        """What only its host has: neither the chief's files, which are here, nor what was brought there of them."""
+        if outcome.host.name == self._chief:
+            return list(outcome.gathered.stays)
+        brought = Brought(self._directory.brought_file)
+        return [
+            file
+            for file in outcome.gathered.stays
+            if not is_copy(self._directory.chief, file) and not brought.is_ours(outcome.host.name, *file)
+        ]
+
+    def _gatherer(self, host: RunHost) -> HostGatherer:
+        is_chief = host.name == self._chief and bool(self._names)
+        output = ChiefOutput(self._directory, host, self._names, self._say) if is_chief else None
+        return HostGatherer(
+            host.name,
+            Conversation(partial(self._ask, host.name), self._numbers),
+            None if self._still_running else WorkerLogs(self._directory, host.run_dir, host.tasks),
+            output or OtherOutput(host.output_dir),
+            self._interval if is_chief else 0.0,
+            complain=lambda trouble: self._say(retry_line(host.name, trouble, self._interval), error=True),
+            refuse=partial(self._refuse, host.name),
+            ended=self._one_ended,
+        )
+
+    def _one_ended(self, gatherer: HostGatherer) -> None:
+        with self._lock:
+            self._busy.discard(gatherer)
+            is_over = self._finishing and not self._busy
+        if is_over:
+            self._ended()

@@ -1,0 +1,128 @@
+"""How the agent of one host is started and, where that fails, understood: here, or through ssh."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.caller.here import here
+from launcher.cluster.file.reading import Host
+from launcher.errors import HostError
+from launcher.hosts.agent_process import AgentProcess
+from launcher.hosts.head_start import HeadStart
+from launcher.hosts.ssh_complaint import Complaint, explained
+from launcher.hosts.ssh_destination import destination
+from launcher.hosts.transport import AGENT, SSH, agent_argv, local, over_ssh, ssh_options
+from launcher.wording import counted
+
+OPEN_FILES, OPEN_FILES_A_HOST = 40, 12
+"""What a launcher has open at most, for itself and for each host: pipes, logs, files that are gathered or sent."""
+ASKING_SSH = 2.0
+"""Seconds that ssh gets to read its configuration, which may run programs (`Match exec`)."""
+
+
+class NotStartedError(Exception):
+    """This machine lacks what another process needs."""
+
+    def __init__(self, complaint: Complaint) -> None:
+        super().__init__(complaint.reason)
+        self.complaint = complaint
+
+
+def allow_open_files(hosts: int) -> None:
+    """Have this machine let the launcher open what it needs for so many hosts.
+
+    Raises:
+        HostError: it does not.
+    """
+    needed = OPEN_FILES + hosts * OPEN_FILES_A_HOST
+    if os.sysconf("SC_OPEN_MAX") < needed:
+        from launcher.hosts.shortage import MORE_FILES
+        from launcher.on_host.agent.limits import raise_open_files
+
+        raise_open_files()
+        allowed = os.sysconf("SC_OPEN_MAX")
+        if allowed < needed:
+            raise HostError(
+                f"a process may have {allowed} open files on this machine, and the launcher may need {needed} for "
+                f"{counted(hosts, 'host')}\n  What to do: {MORE_FILES.format(host='this machine')}."
+            )
+
+
+@dataclass(slots=True)
+class Access:
+    """One host's way in."""
+
+    host: str
+    argv: Sequence[str]
+    options: Sequence[str] = ()
+    """Of ssh; they also stand in the remedies for when it fails."""
+    ssh: Sequence[str] = ()
+    """How ssh is called, up to the host's name; nothing for this machine."""
+    early: AgentProcess | None = None
+    """An agent that was started before; it is used once."""
+    packages: Sequence[str] = AGENT
+    """The agent's program."""
+
+    def start(self) -> AgentProcess:
+        """An agent's process that may be written to; its program is on its way.
+
+        Raises:
+            NotStartedError: this machine refuses another process, or another file.
+            OSError: there is no such program here.
+        """
+        early, self.early = self.early, None
+        if early is not None:
+            return early
+        from launcher.on_host.agent.limits import (
+            restore_open_files,  # an agent that was started before has the user's limits
+        )
+
+        try:
+            process = AgentProcess(self.argv)
+        except OSError as error:
+            from launcher.hosts.shortage import of_this_machine
+
+            short = of_this_machine(error)
+            if short is None:
+                raise
+            raise NotStartedError(Complaint(*short)) from error
+        restore_open_files(process.pid)
+        process.send_program(self.packages)
+        return process
+
+    def destination(self) -> str:
+        """Where ssh goes for this host by its configuration, as far as that is not the host's name. Takes 10 ms."""
+        import subprocess  # needed only for a host that does not answer
+
+        words = [*self.ssh, "-G", "--", self.host]
+        try:
+            told = subprocess.run(
+                words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=ASKING_SSH
+            ).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return destination(told, self.host)
+
+    def explained(self, said: str, ended: str) -> Complaint:
+        """Why the agent ended, from its stderr and the way it did."""
+        return explained(said, ended, self.host, self.options)
+
+
+def access(host: Host, lease: float, early: HeadStart | None = None) -> Access:
+    """The way to a host of a cluster file."""
+    if host.is_local:
+        argv = agent_argv(host.name, local)
+        return Access(host.name, argv, early=early.take(argv) if early else None)
+    chosen = chosen_options(host)
+    options = [*chosen, *ssh_options(host.ssh.connect_timeout, lease)]
+    argv = agent_argv(host.name, over_ssh(options))
+    return Access(host.name, argv, chosen, [SSH, *options], early.take(argv) if early else None)
+
+
+def chosen_options(host: Host) -> list[str]:
+    """What the cluster file says of the way to a host, as arguments of ssh; the first of two wins."""
+    config = ["-F", str(Path(here(), Path(host.ssh.config).expanduser()))] if host.ssh.config else []
+    return [*config, *host.ssh.options]

@@ -1,0 +1,294 @@
+"""All agents of a run at once: connect, prepare, start, stop, close."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from launcher.caller.called_as import launch_command
+from launcher.cluster.file.reading import Host
+from launcher.cluster.spec import ClusterSpec, Task, dialled_at, is_loopback
+from launcher.errors import HostError
+from launcher.hosts import events
+from launcher.hosts.access import access, allow_open_files
+from launcher.hosts.facts import VARIABLES, HostFacts, same_machines
+from launcher.hosts.head_start import HeadStart
+from launcher.hosts.heartbeat import Heartbeat
+from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.reachability import LOOPBACK, Proof
+from launcher.hosts.transport import CONNECTING_AT_ONCE
+
+if TYPE_CHECKING:
+    from launcher.cluster.plan import AttemptPlan, TaskPlan  # not needed before the agents are started
+
+SETTLE = 0.5
+"""Seconds between the first host that fails and the end of the start: others fail as well, and one report tells all."""
+DIAL_SECONDS = 3.0
+"""How long hosts try to reach each other's ports. A lost packet is sent again after one second."""
+LOOK_UP_SECONDS = 11
+"""How long names are looked up before. A resolver asks its next server after five seconds."""
+
+Observer = Callable[[events.Event], None]
+
+
+class StopRequestedError(Exception):
+    """The user asked the launcher to end while it was still talking to the hosts."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(signal)
+        self.signal = signal
+
+
+class Hosts:
+    """One agent each, started together. Leaving the `with` block ends them, and whatever they still run."""
+
+    def __init__(self, hosts: Iterable[Host], inbox: Inbox, lease: float, early: HeadStart | None = None) -> None:
+        """Connect. `early` has agents that were started before; what of them is not wanted is ended."""
+        self._inbox = inbox
+        self._lease = lease
+        self._heartbeat = Heartbeat(lease)
+        self._hosts = tuple(hosts)
+        self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
+        allow_open_files(len(self._hosts))
+        self._brought: dict[str, tuple[str, Mapping[str, bytes]]] = {}
+        self._admitted = ""
+        self._answers = _Answers()
+        self.losses: dict[str, str] = {}
+        """Why each host was lost that has been, whether it is back or not. Who starts anew with all of them clears it.
+        """
+        self._connections = {host.name: self._connect(host, early) for host in self._hosts}
+        if early is not None:
+            early.end()
+
+    def _connect(
+        self, host: Host, early: HeadStart | None = None, former: HostConnection | None = None
+    ) -> HostConnection:
+        way = access(host, self._lease, early)
+        connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate, former)
+        connection.hello(self._lease, VARIABLES)
+        return connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in self._connections.values():
+            connection.begin_to_close()
+        for connection in self._connections.values():
+            connection.close()
+
+    @property
+    def facts(self) -> Mapping[str, HostFacts]:
+        """What each host told of itself, once it is prepared."""
+        return self._answers.facts
+
+    def bring(self, host: str, root: str, files: Mapping[str, bytes]) -> None:
+        """Write small files below `root` on a host, before anything is started there."""
+        self._brought[host] = (root, files)
+        self._connections[host].put(root, files)
+
+    def ask_about_project(self, host: str, step: str, body: bytes = b"", **fields: Any) -> None:
+        """See `HostConnection.ask_about_project`."""
+        self._connections[host].ask_about_project(step, body, **fields)
+
+    def ssh_words(self, host: str) -> Sequence[str]:
+        """How ssh is called to reach a host, but for its name; nothing for this machine."""
+        return self._connections[host].ssh_words
+
+    def prepare(self, timeout: float, observe: Observer) -> ClusterSpec:
+        """Every task gets a port, at an address which all other hosts have reached.
+
+        `observe` sees every event of that time, and has to give it to `see`.
+
+        Raises:
+            HostError: within `timeout` seconds a host did not answer, has no port to give, or cannot be reached.
+            StopRequestedError: a signal came first.
+        """
+        until = time.monotonic() + timeout
+        word = os.urandom(16).hex()
+        self._answers.ports.clear()
+        for host in self._hosts:
+            first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
+            known = "" if self._is_alone else f"{word} {host.name}"
+            self._connections[host.name].reserve(host.tasks, first, last, known)
+        self._await(partial(self._answers.missing, self._hosts), until, observe)
+        addresses = self._proven_addresses(word, until, observe)
+        return cluster_spec(self._hosts, self._answers.ports, addresses)
+
+    def see(self, event: events.Event) -> None:
+        """Take note of what a host tells of itself, and of its loss, whenever that is."""
+        match event:
+            case events.HostReady(host, told):
+                self._answers.facts[host] = HostFacts.of(told, time.time())
+            case events.HostLost(host):
+                self.losses[host] = event.complaint
+
+    def call_lost_again(self, observe: Observer) -> None:
+        """Begin to connect anew to each host that was lost, before the hosts are prepared another time.
+
+        `observe` sees, as in `prepare`, what was said before: it is no answer to what is asked next.
+
+        Raises:
+            StopRequestedError: there was a signal.
+        """
+        while (event := receive(self._inbox, 0)) is not None:
+            observe(event)
+            if isinstance(event, events.Interrupted):
+                raise StopRequestedError(event.signal)
+        self._answers.failures.clear()
+        for host in self._hosts:
+            former = self._connections[host.name]
+            if former.lost:
+                self._answers.forget(host.name)
+                self._connections[host.name] = self._connect(host, former=former)
+                if host.name in self._brought:
+                    self._connections[host.name].put(*self._brought[host.name])
+
+    @property
+    def _is_alone(self) -> bool:
+        """One host that dials itself over loopback: nothing has to be proven."""
+        return len(self._hosts) == 1 and is_loopback(self._hosts[0].address or LOOPBACK)
+
+    def _proven_addresses(self, word: str, until: float, observe: Observer) -> Mapping[str, str]:
+        if self._is_alone:
+            return {host.name: host.address or LOOPBACK for host in self._hosts}
+        for one, other in same_machines({host.name: self._answers.facts[host.name] for host in self._hosts}):
+            raise HostError(f"{one} and {other} are the same machine: list it once, with all of its workers")
+        proof = Proof(self._hosts, self._answers.facts, self._answers.ports, word)
+        while targets := proof.targets():
+            self._answers.dialled.clear()
+            look_up = max(DIAL_SECONDS, min(LOOK_UP_SECONDS, int(until - time.monotonic() - DIAL_SECONDS)))
+            for name, asked in targets.items():
+                self._connections[name].dial(asked, DIAL_SECONDS, look_up)
+            self._await(partial(self._answers.not_dialled, targets), until, observe)
+            proof.take(self._answers.dialled)
+        if proof.failures:
+            raise HostError("\n".join([*proof.failures, *self._where_to_look()]))
+        return proof.addresses
+
+    def _await(self, missing: Callable[[], list[str]], until: float, observe: Observer) -> None:
+        """Return once no host is `missing`, unless one has failed."""
+        failing_until = until
+        while missing() and time.monotonic() < failing_until:
+            self.beat()
+            event = receive(self._inbox, min(failing_until - time.monotonic(), self._heartbeat.interval))
+            if event is None:
+                continue
+            observe(event)
+            if isinstance(event, events.Interrupted):
+                raise StopRequestedError(event.signal)
+            self._answers.take(event)
+            if self._answers.failures:
+                failing_until = min(failing_until, time.monotonic() + SETTLE)
+                if self._answers.failures.keys() >= set(missing()):
+                    break
+        if self._answers.failures:
+            failures, self._answers.failures = self._answers.failures, {}
+            raise HostError("\n".join([*failures.values(), *self._where_to_look()]))
+        if silent := ", ".join(missing()):
+            raise HostError("\n".join([f"{silent}: no answer in time (timeouts.start)", *self._where_to_look()]))
+
+    def _where_to_look(self) -> list[str]:
+        several = any(not host.is_local for host in self._hosts)
+        return (
+            [f"`{launch_command()} doctor` with the same options looks at every host, and starts nothing"]
+            if several
+            else []
+        )
+
+    # ---- what the supervisor asks of them
+    def start(self, plan: AttemptPlan) -> None:
+        """Start every task of the plan on its host."""
+        self._admitted = plan.admitted
+        for host in self._hosts:
+            self._connections[host.name].start(plan.on(host.name), host.hold_ports, plan.admitted)
+
+    def start_again(self, plan: TaskPlan) -> None:
+        """Start a task whose process has ended, as before: same port, same log."""
+        host = next(host for host in self._hosts if host.name == plan.host)
+        self._connections[host.name].start([plan], host.hold_ports, self._admitted)
+
+    def await_evaluator(self, plan: TaskPlan) -> None:
+        """Look whether an evaluator has seen the last checkpoint; the answer is `EvaluatorDone`."""
+        self._connections[plan.host].await_evaluator(plan.task, plan.env["LAUNCH_OUTPUT_DIR"])
+
+    def stop(self, signal: int, grace: float) -> None:
+        """Signal everything that the run started, everywhere; SIGKILL follows after `grace` seconds."""
+        for connection in self._connections.values():
+            connection.stop(signal, grace)
+
+    def beat(self) -> None:
+        """Renew every agent's lease when it is time, and give up on those that have been silent for as long."""
+        self._heartbeat.keep(self._connections.values())
+
+    def is_lost(self, host: str) -> bool:
+        """Its agent has gone, and has not been renewed."""
+        return self._connections[host].lost
+
+    def give_up(self, host: str, reason: str) -> None:
+        """Whatever a host may still say is not heard: `HostLost` at once, with this reason. From any thread."""
+        self._connections[host].give_up(reason)
+
+    def ask_about_files(self, host: str, step: str, **fields: object) -> None:
+        """Do a step of bringing files here from a host; the answers are `FileNews`."""
+        self._connections[host].ask_about_files(step, **fields)
+
+    def deliver(self, host: str, step: str, body: bytes = b"", **fields: object) -> None:
+        """Do a step of bringing files to a host; the answers are `FileNews`."""
+        self._connections[host].deliver(step, body, **fields)
+
+    def acknowledge(self, host: str, task: Task, count: int) -> None:
+        """A piece of a task's log is dealt with; as much more may come."""
+        self._connections[host].acknowledge(task, count)
+
+
+class _Answers:
+    """What the hosts have answered so far."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, HostFacts] = {}
+        self.ports: dict[str, Mapping[Task, int]] = {}
+        self.dialled: dict[str, Mapping[str, str]] = {}
+        self.failures: dict[str, str] = {}
+
+    def take(self, event: events.Event) -> None:
+        match event:
+            case events.PortsReserved(host, ports):
+                self.ports[host] = ports
+            case events.Dialled(host, results):
+                self.dialled[host] = results
+            case events.ReservationFailed(host, reason):
+                from launcher.hosts.shortage import for_shortage
+
+                remedy = for_shortage(reason, (), host) or "change `ports`"
+                self.failures[host] = f"{host}: no ports for its workers: {reason}; {remedy}"
+            case events.PutFailed(host, reason):
+                self.failures[host] = f"{host}: {reason}"
+            case events.HostLost(host):
+                self.failures[host] = event.complaint
+
+    def forget(self, host: str) -> None:
+        for answers in (self.facts, self.ports, self.dialled, self.failures):
+            answers.pop(host, None)
+
+    def missing(self, hosts: Iterable[Host]) -> list[str]:
+        return [host.name for host in hosts if not (host.name in self.facts and host.name in self.ports)]
+
+    def not_dialled(self, asked: Iterable[str]) -> list[str]:
+        return [name for name in asked if name not in self.dialled]
+
+
+def cluster_spec(
+    hosts: Iterable[Host], ports: Mapping[str, Mapping[Task, int]], addresses: Mapping[str, str]
+) -> ClusterSpec:
+    """Who listens where, from each host's ports and address."""
+    return ClusterSpec(
+        {task: dialled_at(addresses[host.name], port) for host in hosts for task, port in ports[host.name].items()}
+    )

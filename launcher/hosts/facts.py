@@ -1,0 +1,117 @@
+"""What an agent told of its host, and what follows from that for several hosts together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from launcher.cluster.file.reading import NOTHING, Host
+from launcher.cluster.spec import is_loopback
+
+VARIABLES = (
+    *("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"),
+    *("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
+    *("PYTHONPATH", "LAUNCH_KERAS_FIX", "LAUNCH_TF_CONFIG"),
+)
+"""Of a host's environment, only these are asked for: a plan depends on them."""
+MOST_SKEW = 60.0
+"""Seconds that clocks may differ before anybody is told."""
+
+
+class HostFacts(NamedTuple):
+    """One host, as its agent sees it."""
+
+    hostname: str = ""
+    python: str = ""
+    """The version of the Python that runs the agent."""
+    cpus: int = 1
+    home: str = "~"
+    machine: str = ""
+    """The same for two hosts only if they are one."""
+    addresses: Sequence[str] = ()
+    """Of its interfaces, IPv4 first, without those that only it can dial."""
+    client: str = ""
+    """The address that the ssh connection comes from, as the host sees it; empty without ssh."""
+    server: str = ""
+    """Its own address on that connection."""
+    environment: Mapping[str, str] = NOTHING
+    ahead: float = 0.0
+    """Seconds that its clock is ahead of the launcher's."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], now: float) -> HostFacts:
+        """From the agent's own record, which arrived at `now`, in seconds since 1970."""
+        client, _, server = [*told["ssh_connection"].split()[:3], "", "", ""][:3]
+        plain = {name: told[name] for name in ("hostname", "python", "cpus", "home", "machine", "addresses")}
+        return cls(**plain, client=client, server=server, environment=told["environment"], ahead=told["time"] - now)
+
+
+def candidates(host: Host, facts: Mapping[str, HostFacts]) -> tuple[str, ...]:
+    """The addresses at which the others may reach a host, the likeliest first; they have to be tried.
+
+    What the cluster file says stands alone. Else it is the address that ssh came to (what the HostName of the ssh
+    configuration means) or, for this machine, the one that it comes from in the eyes of the others; then those of its
+    interfaces.
+    """
+    if host.address:
+        return (host.address,)
+    own = facts[host.name]
+    seen = [each.client for name, each in facts.items() if name != host.name] if host.is_local else [own.server]
+    dialled = [address for address in (*seen, *own.addresses) if address and not is_loopback(address)]
+    return tuple(dict.fromkeys(address for address in dialled if not host.is_local or address in own.addresses))
+
+
+def same_machines(facts: Mapping[str, HostFacts]) -> list[tuple[str, str]]:
+    """Pairs of names that mean one machine."""
+    first: dict[str, str] = {}
+    pairs = []
+    for name, each in facts.items():
+        if each.machine and first.setdefault(each.machine, name) != name:
+            pairs.append((first[each.machine], name))
+    return pairs
+
+
+def skewed_clocks(facts: Mapping[str, HostFacts]) -> dict[str, float]:
+    """Hosts whose clock differs from the launcher's by more than `MOST_SKEW`: seconds ahead."""
+    return {name: each.ahead for name, each in facts.items() if abs(each.ahead) > MOST_SKEW}
+
+
+def start_warnings(
+    facts: Mapping[str, HostFacts], addresses: Mapping[str, str], open_hosts: Iterable[str]
+) -> list[str]:
+    """What a person should know of the hosts of a run, a line each.
+
+    Args:
+        facts: of each host.
+        addresses: where each is dialled.
+        open_hosts: those to whose workers anybody may connect.
+    """
+    clocks = [f"{host}: {clock_is_off(ahead)}" for host, ahead in skewed_clocks(facts).items()]
+    public = public_addresses({host: [addresses[host]] for host in open_hosts})
+    return clocks + [
+        f"{host}: {address} is a public address, and TensorFlow's server asks nobody for a password: let a firewall "
+        "keep others off the workers' ports"
+        for host, (address,) in public.items()
+    ]
+
+
+def clock_is_off(ahead: float) -> str:
+    """By so many seconds, for a person."""
+    from launcher.wording import duration
+
+    return f"its clock is {duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} this machine's"
+
+
+def public_addresses(addresses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Those of each host's addresses that anybody in the internet may dial, for the hosts that have any."""
+    found = {name: [address for address in each if _is_public(address)] for name, each in addresses.items()}
+    return {name: each for name, each in found.items() if each}
+
+
+def _is_public(address: str) -> bool:
+    import ipaddress  # only clusters of several hosts, and `doctor`, ask
+
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_global
+    except ValueError:
+        return False  # a name

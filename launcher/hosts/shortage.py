@@ -1,0 +1,57 @@
+"""Remedies for too few processes, threads or open files, of a worker, an agent or the launcher itself. Pure."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Sequence
+
+MORE_PROCESSES = (
+    "allow more processes and threads on {host}: `ulimit -u` in the shell, nproc in /etc/security/limits.conf, "
+    "TasksMax= of a systemd service or slice, --pids-limit of a container; or start fewer workers there, or fewer "
+    "threads each (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS)"
+)
+MORE_FILES = (
+    "allow more open files on {host}: `ulimit -n` in the shell (as far as `ulimit -Hn`), nofile in "
+    "/etc/security/limits.conf, LimitNOFILE= of a systemd service"
+)
+
+_PROCESSES = re.compile(
+    r"can't start new thread|pthread_create(?:\(\))? failed|Cannot fork\b|Thread creation failed"
+    r"|fork: (?:retry: )?Resource temporarily unavailable|what\(\):  ?Resource temporarily unavailable"
+    r"|cannot start a process: Resource temporarily unavailable"
+)
+_FILES = re.compile(r"Too many open files")
+_REFUSED = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
+"""Of a fork, or of a socket that has nothing to read."""
+
+
+def for_shortage(text: str, calls: Sequence[str], host: str) -> str | None:
+    """What helps where a kernel refuses more; None: it is something else.
+
+    Args:
+        text: an exception with all that it says, or lines of a log.
+        calls: the lines of the traceback above it.
+        host: where that was.
+    """
+    refused_fork = _REFUSED in text and any("fork" in call for call in calls)
+    if refused_fork or _PROCESSES.search(text):
+        return MORE_PROCESSES.format(host=host)
+    return MORE_FILES.format(host=host) if _FILES.search(text) else None
+
+
+def of_this_machine(error: BaseException) -> tuple[str, str] | None:
+    """What the launcher itself lacks, and the remedy; None: nothing of the kind."""
+    from launcher.on_host.agent.limits import (  # where nothing is short, nothing of this is needed
+        in_words,
+        most_processes,
+    )
+
+    here = "this machine"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return f"this machine refuses to start another thread ({most_processes()})", MORE_PROCESSES.format(host=here)
+    if isinstance(error, OSError) and error.errno == errno.EAGAIN:
+        return f"this machine refuses to start another process: {in_words(error)}", MORE_PROCESSES.format(host=here)
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"this machine refuses to open another file: {in_words(error)}", MORE_FILES.format(host=here)
+    return None

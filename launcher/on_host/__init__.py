@@ -1,0 +1,1 @@
+"""All that runs on hosts: it is sent there, and needs nothing but the standard library of Python 3.9."""

@@ -1,0 +1,160 @@
+"""Files that the launcher brings for the next attempt: each comes beside its place, and all get there at once.
+
+They lie in a directory of their own until every one of them is here with the right size and SHA-256. What has not come
+in whole is removed: when something fails, and when the launcher is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+
+from launcher.on_host.agent.below import directory_below, remove_below
+from launcher.on_host.agent.files import BELOW
+from launcher.on_host.agent.own_directory import UnsafeError, reopened
+from launcher.on_host.agent.received import write_all
+
+if False:  # names for type checkers only: typing costs start-up time
+    from collections.abc import Callable
+    from typing import Any
+
+
+class Deliveries:
+    """One delivery at a time, into one directory."""
+
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell = tell
+        self._run = -1
+        """The directory that has the next one in it, open like those; -1: nothing is under way."""
+        self._root = -1
+        self._staging = -1
+        self._staged_in = ""
+        """The name of the directory in which files lie until all are there."""
+        self._digests: dict[int, Any] = {}
+        """File -> the hash of what has come of it."""
+        self._open: tuple[int, int] | None = None
+        """The file that is being written, and its descriptor: they come one after the other."""
+
+    def begin(self, number: int, root: str, staging: str) -> None:
+        """Make ready for files that will be placed below `root`. Until then they lie in `staging`, this host's own.
+
+        Both are in the run's directory; the user may have moved the first to another place, and left a link.
+        """
+        self.close()
+        try:
+            run, self._staged_in = os.path.split(staging)
+            self._run = reopened(run)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(os.path.basename(root), 0o700, dir_fd=self._run)
+            self._root = os.open(os.path.basename(root), os.O_PATH | os.O_DIRECTORY, dir_fd=self._run)
+            remove_below(self._run, self._staged_in)  # of an agent that was killed
+            self._staging = directory_below(self._run, self._staged_in)
+            space = os.statvfs(self._staging)
+        except OSError as error:
+            self._fail(number, error.filename or root, error)
+            return
+        self._tell("files_ready", number=number, free=space.f_bavail * space.f_frsize)
+
+    def take(self, number: int, file: int, path: str, body: bytes = b"") -> None:
+        """The next bytes of a file. What is still on its way after a failure is dropped."""
+        if self._staging < 0:
+            return
+        try:
+            write_all(self._opened(file), body)
+            self._digests[file].update(body)
+        except OSError as error:
+            self._fail(number, path, error)
+            return
+        self._tell("files_taken", number=number)
+
+    def place(self, number: int, files: list[list[Any]]) -> None:
+        """Put everything in its place: path below the root, size, time of modification (ns), SHA-256 of each."""
+        if self._staging < 0:
+            return
+        path = ""
+        try:
+            for file, (path, *stamp) in enumerate(files):  # noqa: B007 (named where something fails)
+                self._verify(file, *stamp)
+            for file, (path, *_) in enumerate(files):
+                put_below(self._root, path, self._staging, str(file))
+        except OSError as error:
+            self._fail(number, path, error)
+            return
+        self.close()
+        self._tell("files_placed", number=number)
+
+    def _verify(self, file: int, size: int, mtime_ns: int, sha256: str) -> None:
+        if file not in self._digests:
+            self._opened(file)  # it is empty
+        found = os.stat(str(file), dir_fd=self._staging, follow_symlinks=False)
+        if (found.st_size, self._digests[file].hexdigest()) != (size, sha256):
+            raise OSError(errno.EIO, "what came of it is not what was sent")
+        os.utime(str(file), ns=(mtime_ns, mtime_ns), dir_fd=self._staging, follow_symlinks=False)
+
+    def drop(self, number: int) -> None:  # noqa: ARG002 (each step has one)
+        """Nobody wants any more what is under way."""
+        self.close()
+
+    def close(self) -> None:
+        """What has not been put in its place is gone."""
+        self._close_open()
+        self._digests = {}
+        if self._staging >= 0:
+            try:
+                remove_below(self._run, self._staged_in)
+            except OSError as error:
+                os.write(2, f"{self._staged_in} is left: {error.strerror}\n".encode())
+        for each in (self._run, self._root, self._staging):
+            if each >= 0:
+                os.close(each)
+        self._run = self._root = self._staging = -1
+
+    def _opened(self, file: int) -> int:
+        import hashlib  # few runs need it, and all would wait for it
+
+        if self._open is None or self._open[0] != file:
+            self._close_open()
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._open = file, os.open(str(file), flags, 0o600, dir_fd=self._staging)
+            self._digests[file] = hashlib.sha256()
+        return self._open[1]
+
+    def _close_open(self) -> None:
+        if self._open is not None:
+            os.close(self._open[1])
+            self._open = None
+
+    def _fail(self, number: int, path: str, error: OSError) -> None:
+        self.close()
+        code = "" if isinstance(error, UnsafeError) else errno.errorcode.get(error.errno or 0, "")
+        self._tell("files_failed", number=number, path=path, code=code, reason=error.strerror or str(error))
+
+
+def put_below(root: int, path: str, staging: int, staged: str) -> None:
+    """Move a file to `path` below `root`; directories that are missing are made, and no symbolic link is followed.
+
+    Raises:
+        OSError: something else is in the way, or the path could lead out of `root`.
+    """
+    *above, last = path.encode("utf-8", "surrogateescape").split(b"/")
+    if any(name in (b"", b".", b"..") or b"\0" in name for name in (*above, last)):
+        raise FileNotFoundError(errno.ENOENT, "no path below the directory")
+    directory = os.dup(root)
+    try:
+        for name in above:
+            deeper = made_below(directory, name)
+            os.close(directory)
+            directory = deeper
+        os.rename(staged, last, src_dir_fd=staging, dst_dir_fd=directory)
+    finally:
+        os.close(directory)
+
+
+def made_below(directory: int, name: bytes) -> int:
+    """Open a directory in another one; make it if it is not there."""
+    try:
+        return os.open(name, BELOW, dir_fd=directory)
+    except FileNotFoundError:
+        os.mkdir(name, 0o700, dir_fd=directory)
+        return os.open(name, BELOW, dir_fd=directory)

@@ -1,0 +1,385 @@
+"""Directories of this user's that nobody else can replace or write to: what lies in them, workers run.
+
+A name below /tmp or /scratch may be made first by another user, or be swapped later for something else. So a path is
+gone step by step from `/` on, each directory is opened from the one above it, and judged as sshd judges the way to a
+user's keys. Who has the directory open opens through it what lies below (`launcher.on_host.agent.below`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Only with O_DIRECTORY a home that is mounted when somebody goes there (autofs) is mounted."""
+LINK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST_LINKS = 40
+"""Symbolic links on one way, as for the kernel."""
+OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+ACL, ACL_HEAD = "system.posix_acl_access", 4
+ACL_USER, ACL_GROUP, ACL_WRITE = 0x02, 0x08, 0x02
+"""Kinds of an ACL's entries that name somebody, and the right that counts."""
+NOBODY = 65534
+"""The owner, as a user namespace shows it, of what belongs to somebody outside."""
+WOULD_RUN = ", and workers would run that"
+"""Between what is unsafe and what to do about it, wherever a way to a directory is."""
+
+
+class UnsafeError(OSError):
+    """Another user may decide what lies at a path; the message says who, and what to do."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(errno.EPERM, what, place)
+
+    def __str__(self) -> str:
+        """The path, then the message."""
+        return f"{self.filename}: {self.strerror}"
+
+
+def own_directory(path: str, key: str, *, private: bool) -> int:
+    """Open a directory of ours; what is missing of it, and of those above, is made with mode 0700.
+
+    Args:
+        path: one that does not begin with `/` begins at the home directory.
+        key: what names the directory in the cluster file, for errors.
+        private: it is nobody's but ours, and no link. Else it is the user's: it may be reached by a link, and be
+            written by the group that nobody else is in.
+
+    Raises:
+        UnsafeError: another user may write in it, or can put another one in its place.
+        OSError: no room, no permission...
+    """
+    way = _Way(key)
+    try:
+        made = way.go(os.path.join(os.getcwd(), os.path.expanduser("~"), os.path.expanduser(path)), by_link=not private)
+        directory = os.open(".", BELOW, dir_fd=way.directory)
+        try:
+            if private:
+                _judge_private(directory, way.place, key, made)
+            else:
+                _judge_users(directory, way, key)
+        except OSError:
+            os.close(directory)
+            raise
+        return directory
+    finally:
+        way.close()
+
+
+def refuse_widened(directory: int, key: str) -> None:
+    """Let a private directory pass that was opened before, unless others may write in it by now.
+
+    Raises:
+        UnsafeError: they may.
+    """
+    _judge_private(directory, os.readlink(f"/proc/self/fd/{directory}"), key, made=False)
+
+
+def why_unsafe(path: str, key: str, *, is_new: bool) -> str:
+    """Why `own_directory` would refuse a directory as unsafe, in its own words; empty: it would not. Nothing is made.
+
+    Args:
+        path: of the directory, or (`is_new`) of the one in which a private directory is about to be made.
+        key: what names it in the cluster file.
+        is_new: it will hold that one alone, so others may write in it where the sticky bit is set.
+    """
+    way = _Way(key, makes=False)
+    try:
+        way.go(os.path.join(os.getcwd(), os.path.expanduser("~"), os.path.expanduser(path)), by_link=True)
+        if not is_new and way.is_whole:
+            _judge_users(way.directory, way, key)
+    except UnsafeError as error:
+        return str(error)
+    except OSError:
+        return ""  # it cannot be used at all
+    finally:
+        way.close()
+    return ""
+
+
+def reopened(path: str) -> int:
+    """Open a directory that has been made for us before.
+
+    Raises:
+        UnsafeError: it is a link, or another user's.
+        OSError: it is not there...
+    """
+    try:
+        directory = os.open(path, BELOW)
+    except OSError as error:
+        raise not_a_directory(error, path) from error
+    if not is_ours(directory):
+        owner = user_name(os.fstat(directory).st_uid)
+        os.close(directory)
+        raise UnsafeError(path, f"it belongs to {owner}, who has put it in the place of the one that was made here")
+    return directory
+
+
+class _Way:
+    """The directories from `/` on, each of which neither its owner nor others will use against us."""
+
+    def __init__(self, key: str, *, makes: bool = True) -> None:
+        self._key = key
+        self._makes = makes
+        """What is missing is made; else the way ends there."""
+        self.is_whole = True
+        """It has led to its end."""
+        self._links = 0
+        self._passed: list[tuple[int, str, bool]] = []
+        """Each with its path, and whether nobody but its owner and root may put anything into it."""
+        self._enter(os.open("/", STEP), "/")
+
+    @property
+    def directory(self) -> int:
+        """Where the way has led so far."""
+        return self._passed[-1][0]
+
+    @property
+    def place(self) -> str:
+        """Its path; no link is in it."""
+        return self._passed[-1][1]
+
+    def close(self) -> None:
+        for fd, _, _ in self._passed:
+            os.close(fd)
+
+    def go(self, path: str, *, by_link: bool) -> bool:
+        """Go on to the end of a path; whether the last directory was made."""
+        made = False
+        steps = _steps(path)
+        while steps:
+            name = steps.pop()
+            if name == "..":
+                self._back()
+                continue
+            if not steps and not by_link:
+                made = self._make(name)
+                self._passed.append((self._opened(name), os.path.join(self.place, name), True))
+                continue
+            try:
+                fd = os.open(name, STEP, dir_fd=self.directory)
+            except FileNotFoundError:
+                if not self._makes:
+                    self.is_whole = False
+                    return False
+                made = self._make(name)
+                steps.append(name)
+            except OSError as error:
+                if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                    raise OSError(error.errno, error.strerror, os.path.join(self.place, name)) from error
+                steps += self._followed(name)
+            else:
+                self._enter(fd, os.path.join(self.place, name))
+        return made
+
+    def _back(self) -> None:
+        if len(self._passed) > 1:
+            os.close(self._passed.pop()[0])
+
+    def _make(self, name: str) -> bool:
+        try:
+            os.mkdir(name, 0o700, dir_fd=self.directory)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.path.join(self.place, name)) from error
+        return True
+
+    def _opened(self, name: str) -> int:
+        try:
+            return os.open(name, STEP, dir_fd=self.directory)
+        except OSError as error:
+            raise not_a_directory(error, os.path.join(self.place, name)) from error
+
+    def _enter(self, fd: int, place: str) -> None:
+        found = os.fstat(fd)
+        closed = self._passed[-1][2] if self._passed else True
+        writers = _other_writers(fd, found)
+        self._passed.append((fd, place, not writers))
+        self._judge_owner(found, place, closed)
+        if writers and not found.st_mode & stat.S_ISVTX:
+            raise UnsafeError(
+                place,
+                f"{writers} can put something else in the place of what lies in it "
+                f"(mode {stat.S_IMODE(found.st_mode):04o}, no sticky bit){WOULD_RUN}; "
+                f"`chmod {'+t' if found.st_mode & stat.S_IWOTH else 'g-w'} {_quoted(place)}` closes it, "
+                f"or name another `{self._key}`",
+            )
+
+    def _judge_owner(self, found: os.stat_result, place: str, closed_above: bool) -> None:
+        """Root may do all anyway. One without an account here is an owner by whom a disk was made elsewhere.
+
+        A user may make directories that belong to such an owner (by a user namespace), so only where nobody else may
+        write it is one.
+        """
+        if found.st_uid in (0, os.geteuid()) or (closed_above and _has_no_account(found.st_uid)):
+            return
+        raise UnsafeError(
+            place,
+            f"it belongs to {user_name(found.st_uid)}, who can put something else in the place of what lies in it"
+            f"{WOULD_RUN}; name another `{self._key}`",
+        )
+
+    def _followed(self, name: str) -> list[str]:
+        """The steps that a symbolic link stands for."""
+        place = os.path.join(self.place, name)
+        link = os.open(name, LINK, dir_fd=self.directory)
+        try:
+            found = os.fstat(link)
+            if not stat.S_ISLNK(found.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
+            self._judge_owner(found, place, self._passed[-1][2])
+            self._links += 1
+            if self._links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
+            target = os.readlink("", dir_fd=link)
+        finally:
+            os.close(link)
+        if target.startswith("/"):
+            while len(self._passed) > 1:
+                self._back()
+        return _steps(target)
+
+
+def _steps(path: str) -> list[str]:
+    """The names of a path, the first one last."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+# ---- what a directory must be
+def _judge_private(directory: int, place: str, key: str, made: bool) -> None:
+    found = os.fstat(directory)
+    mode = f"mode {stat.S_IMODE(found.st_mode):04o}"
+    if not is_ours(directory):
+        raise UnsafeError(
+            place,
+            f"it belongs to {user_name(found.st_uid)} ({mode}), and workers would run what lies in it; "
+            f"remove it, or name another `{key}`",
+        )
+    if found.st_mode & OTHERS_MAY_WRITE:
+        raise UnsafeError(
+            place,
+            f"others may write in it, and workers would run that ({mode}): this file system knows no permissions; "
+            f"name another `{key}`"
+            if made
+            else f"others may write in it, and workers would run that (owner {user_name(found.st_uid)}, {mode}); "
+            f"see what lies in it, then `chmod 700 {_quoted(place)}`",
+        )
+
+
+def _judge_users(directory: int, way: _Way, key: str) -> None:
+    """Its owner has been judged on the way; even with a sticky bit others may add to it."""
+    found = os.fstat(directory)
+    if writers := _other_writers(directory, found):
+        raise UnsafeError(
+            way.place,
+            f"{writers} may write in it (mode {stat.S_IMODE(found.st_mode):04o}){WOULD_RUN}; "
+            f"`chmod go-w {_quoted(way.place)}`, or name another `{key}`",
+        )
+
+
+def is_ours(directory: int) -> bool:
+    """Whether it belongs to this user; on a network disk that gives all files one owner, whether it has that one."""
+    owner = os.fstat(directory).st_uid
+    if owner == os.geteuid():
+        return True
+    name = f".{os.urandom(8).hex()}"
+    try:
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    except OSError:
+        return False
+    try:
+        return os.fstat(fd).st_uid == owner
+    finally:
+        os.close(fd)
+        os.unlink(name, dir_fd=directory)
+
+
+def _other_writers(directory: int, found: os.stat_result) -> str:
+    """Who beside its owner may write in it, for a message; empty: nobody. An ACL shows in the bits of the group."""
+    if found.st_mode & stat.S_IWOTH:
+        return "any user of this host"
+    if not found.st_mode & stat.S_IWGRP:
+        return ""
+    if not _is_own_group(found.st_gid):
+        return f"every member of the group {_group_name(found.st_gid)}"
+    return "somebody whom its ACL names (see `getfacl`)" if _acl_names_a_writer(directory) else ""
+
+
+def _acl_names_a_writer(directory: int) -> bool:
+    """Whether its ACL (as acl(5) and the kernel's posix_acl_xattr.h have it) lets another user or a group write."""
+    import struct
+
+    try:
+        acl = os.getxattr(f"/proc/self/fd/{directory}", ACL)
+    except OSError:
+        return False  # it has none
+    entries = struct.iter_unpack("<HHI", acl[ACL_HEAD:])
+    return any(
+        rights & ACL_WRITE and (kind == ACL_GROUP or (kind == ACL_USER and who not in (0, os.geteuid())))
+        for kind, rights, who in entries
+    )
+
+
+def _is_own_group(gid: int) -> bool:
+    """Whether a group is the one that has only this user in it, as many systems give to each."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _has_no_account(uid: int) -> bool:
+    import pwd
+
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return True
+    return uid == NOBODY and _in_user_namespace()
+
+
+def _in_user_namespace() -> bool:
+    try:
+        with open("/proc/self/uid_map", "rb") as file:
+            return file.read().split() != [b"0", b"0", b"4294967295"]
+    except OSError:
+        return False
+
+
+def _group_name(gid: int) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def user_name(uid: int) -> str:
+    """Of a user, who need not have an account here."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _quoted(path: str) -> str:
+    import shlex
+
+    return shlex.quote(path)
+
+
+def not_a_directory(error: OSError, place: str) -> OSError:
+    """What is to be said of something that could not be opened as a directory."""
+    if error.errno in (errno.ENOTDIR, errno.ELOOP):
+        return UnsafeError(place, "this is a link or a file, not the directory that was made here; remove it")
+    return OSError(error.errno, error.strerror, place)

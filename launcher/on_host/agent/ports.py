@@ -1,0 +1,138 @@
+"""Ports that are kept for workers, so that nobody else can take them."""
+
+from __future__ import annotations
+
+import errno
+import re
+
+if False:  # names for type checkers only: typing costs start-up time
+    import socket
+
+TURN = "tf-launch port %d"
+"""What runs call a socket in the abstract namespace while they bind a port whose last connections may still linger."""
+MOST_TOLD = 3
+"""Ports of which is told who has their names."""
+LISTENS = rb":%04X (?:0{8}|0{32}):0000 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) "
+"""A line of /proc/net/tcp or tcp6: the port, nobody at the other end, the state LISTEN, and which socket it is."""
+
+
+def hold_port(port: int) -> socket.socket:
+    """Bind `port` (0: any free one) at all addresses and keep it for a worker.
+
+    The bind itself is exclusive: SO_REUSEPORT is set only afterwards, so two runs can never share a port by accident,
+    while the worker (TensorFlow's gRPC server under TF_GRPC_REUSE_PORT=true) can still join the one that is held.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    import socket
+
+    from launcher.on_host.agent.sockets import socket_for_all_addresses
+
+    held, address = socket_for_all_addresses()
+    try:
+        if port:
+            bind_exclusively(held, address, port)
+        else:
+            held.bind((address, 0))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+class TurnTakenError(OSError):
+    """Another program has the name by which runs take turns at a port; it may have nothing to do with any run."""
+
+
+def bind_exclusively(held: socket.socket, address: str, port: int) -> None:
+    """Bind a port that nobody holds, though packets of an earlier run may still be on their way to it (TIME_WAIT).
+
+    SO_REUSEADDR passes over those, but also over another run that does the same at this moment: so each run takes its
+    turn, by a name of that port in the abstract namespace of this network. Any program may take that name, so it is
+    needed only where a bind without it fails.
+
+    Raises:
+        TurnTakenError: the port is waiting (or taken), and so is the name.
+        OSError: the port is taken.
+    """
+    import socket
+
+    try:
+        held.bind((address, port))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+    else:
+        return
+    with socket.socket(socket.AF_UNIX) as turn:
+        try:
+            turn.bind(f"\0{TURN % port}")
+        except OSError as error:
+            raise TurnTakenError(error.errno, error.strerror) from error
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((address, port))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+
+
+def hold_ports(names: list[str], first: int, last: int) -> dict[str, socket.socket]:
+    """One port for each name, from `first` to `last` (both 0: any free port).
+
+    Raises:
+        OSError: there are not enough free ports in the range.
+    """
+    held: dict[str, socket.socket] = {}
+    squatted = []
+    candidates = iter(range(first, last + 1) if first else [0] * len(names))
+    for port in candidates:
+        if len(held) == len(names):
+            break
+        try:
+            held[names[len(held)]] = hold_port(port)
+        except TurnTakenError:
+            squatted.append(port)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+    if len(held) < len(names):
+        close_sockets(held)
+        found = f"{len(names)} free ports are needed in {first}-{last}, {len(held)} were found"
+        raise OSError(errno.EADDRINUSE, found + squatters(squatted))
+    return held
+
+
+def squatters(ports: list[int]) -> str:
+    """Who has the names by which runs take turns at ports which may be free: another run at this moment, or anybody."""
+    from launcher.on_host.agent.sockets import holders_of_names
+
+    holders = holders_of_names([TURN % port for port in ports])
+    if not ports or not holders:
+        return ""
+    which = ", ".join(f"{name.rpartition(' ')[2]} ({holder})" for name, holder in sorted(holders.items())[:MOST_TOLD])
+    more = f" and {len(holders) - MOST_TOLD} more" if len(holders) > MOST_TOLD else ""
+    return (
+        f"; {len(holders)} more may be free, but another program has the names by which runs take turns at them "
+        f"(`ss -xa` shows them as @{TURN % ports[0]}): {which}{more}"
+    )
+
+
+def listened_at(ports: list[int], but_for: set[int] | frozenset[int] = frozenset()) -> list[int]:
+    """Those of `ports` at which some process of this host listens, but for the sockets (inodes) that are our own.
+
+    A port that is only held does not count.
+    """
+    table = b""
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/net/{name}", "rb") as file:
+                table += file.read()
+        except OSError:
+            continue  # no IPv6 here
+    return [port for port in ports if any(int(inode) not in but_for for inode in re.findall(LISTENS % port, table))]
+
+
+def close_sockets(held: dict[str, socket.socket]) -> None:
+    """Give the held ports back."""
+    for each in held.values():
+        each.close()

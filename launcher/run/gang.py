@@ -1,0 +1,423 @@
+"""The gang of one attempt: an event and the time in, actions out. It owns all state of the attempt. Pure."""
+
+from __future__ import annotations
+
+import math
+import signal as signals
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from launcher.cluster.file.reading import Timeouts
+from launcher.cluster.plan import AttemptPlan
+from launcher.cluster.spec import Task, has_coordinator
+from launcher.hosts import events
+from launcher.on_host.agent.rest import AT_REST, PATIENCE
+from launcher.run.endings import Endings
+from launcher.run.failure import classify as failure
+from launcher.run.failure.classify import Ending, LastReport
+from launcher.run.lone_workers import LoneWorkers
+from launcher.run.step_watch import StepWatch
+from launcher.wording import listed
+
+SETTLE = 0.05
+"""Seconds between a telling failure and the stop of the gang: time for another one of the same moment."""
+COLLATERAL_SETTLE = 2.0
+"""The same after a mere complaint about a peer: the peer itself may still be busy dying."""
+SILENCE = 12.0
+"""Seconds after the last grace until a host that has not reported itself empty is given up: its agent is frozen."""
+WAITED_FOR: Mapping[events.Awaited, str] = {
+    "process": "had not started",
+    "server": "was waited for by the others in vain",
+}
+
+SERVERS = ("worker", "ps")
+"""Task types that serve a chief which coordinates."""
+
+
+class Stop(NamedTuple):
+    """Signal every process of the run on every host (0: nothing); SIGKILL follows after `grace` seconds."""
+
+    signal: int
+    grace: float
+
+
+class Say(NamedTuple):
+    """A line of the launcher's own for the user."""
+
+    text: str
+    error: bool = False
+    """A quiet console shows it, too."""
+
+
+class StartAgain(NamedTuple):
+    """Start this task's process anew, while all others run on."""
+
+    task: Task
+
+
+class AwaitEvaluator(NamedTuple):
+    """Have the host of this task look whether it has seen the last checkpoint: it answers with `EvaluatorDone`."""
+
+    task: Task
+
+
+Action = Stop | Say | StartAgain | AwaitEvaluator
+
+
+class AttemptResult(NamedTuple):
+    """How an attempt ended. `endings` are in order of arrival."""
+
+    succeeded: bool
+    endings: tuple[Ending, ...]
+    interrupted: int | None
+    """The signal that ended it, if the user did."""
+    lone_restarts: int = 0
+    """How often a worker was started again alone."""
+    training_done: bool = False
+    """Also where an evaluator failed."""
+
+
+class Gang:
+    """The tasks of one attempt, which live and die together, but for the workers that a coordinator can do without."""
+
+    def __init__(self, plan: AttemptPlan, timeouts: Timeouts, lone: LoneWorkers, now: float) -> None:
+        self._timeouts = timeouts
+        self._lone = lone
+        self._hosts = {each.task: each.host for each in plan.tasks}
+        self._running = set(self._hosts)
+        self._unstarted = set(self._hosts)
+        self._open_logs: set[Task] = set()
+        self._occupied = set(self._hosts.values())
+        self._endings = Endings(self._hosts)
+        self._interrupted: int | None = None
+        self._stopping = False
+        self._start_until = now + timeouts.start
+        self._silent = {task for task in self._hosts if task.type != "evaluator"}
+        """Tasks of the cluster whose server has not been up so far; an evaluator is a cluster of its own."""
+        self._listen_until: float | None = None
+        """None: no server is up, so nobody waits for another one. The program may well be none of TensorFlow's."""
+        self._stop_at: float | None = None
+        self._training_done = False
+        """It was, before anything was stopped."""
+        self._evaluator_until: float | None = None
+        """Until then an evaluator may go on. None: the training is not done, or there is none."""
+        self._steps = StepWatch(timeouts.stall)
+        self._resting: set[Task] = set()
+        """Told to stop, and waiting in TensorFlow ever since."""
+        self._rest_from: float | None = None
+        """When the running ones may be ended if all of them rest; None: nobody was told to stop, or they were ended."""
+        self._reports: dict[Task, tuple[bytes, float]] = {}
+        """The newest report of progress of each task, and when it came."""
+        self._abandoned = False
+        self._give_up_at: float | None = None
+
+    # ---- what the loop asks
+    @property
+    def over(self) -> bool:
+        """Nothing of the attempt is left on any host, and every log has arrived whole."""
+        return self._stopping and not self._occupied and (self._abandoned or not self._open_logs)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `step` wants to be called at the latest, event or not."""
+        if self._evaluator_until is not None and not self._stopping:
+            return self._evaluator_until
+        running = [
+            self._stop_at,
+            self._steps.deadline,
+            self._start_until if self._unstarted else None,
+            self._listen_until if self._silent else None,
+            self._lone.deadline,
+        ]
+        stopping = [
+            self._give_up_at if self._occupied else None,
+            self._rest_from if self._all_rest else None,
+        ]
+        due = stopping if self._stopping else running
+        return min((at for at in due if at is not None), default=None)
+
+    @property
+    def result(self) -> AttemptResult:
+        """How it ended, once `over`."""
+        done = self._endings.training_done and self._interrupted is None
+        succeeded = done and not self._endings.failures
+        endings = self._endings.telling(self._lone.losses)
+        return AttemptResult(succeeded, endings, self._interrupted, self._lone.restarts, self._training_done)
+
+    # ---- what happens
+    def step(self, event: events.Event | None, now: float) -> Iterator[Action]:
+        """Take one event (None: only time has passed) and yield what is to be done."""
+        for action in self._reactions(event, now):
+            if isinstance(action, Stop):
+                self._give_up_at = now + action.grace + SILENCE
+            yield action
+
+    def _reactions(self, event: events.Event | None, now: float) -> Iterator[Action]:
+        self._note(event, now)
+        match event:
+            case events.TaskExited():
+                yield from self._exited(event, now)
+            case events.TaskStartFailed():
+                yield from self._start_failed(event, now)
+            case events.HostLost():
+                yield from self._lost(event)
+            case events.EvaluatorDone() if not self._stopping:
+                yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+            case events.PortShared() if not self._stopping:
+                yield from self._port_shared(event)
+            case events.StopRequested() if not self._stopping:
+                yield from self._interrupt(signals.SIGTERM, f"{event.host} was asked to end the run")
+            case events.Interrupted():
+                yield from self._interrupt(event.signal, _name(event.signal))
+            case _:
+                yield from _said(self._news(event, now))
+        yield from self._pass_time(now)
+
+    def _news(self, event: events.Event | None, now: float) -> str | None:
+        """What the user is told of an event that changes nothing."""
+        match event:
+            case events.ProcessesSurvived():
+                return f"{event.host}: these processes could not be killed: {listed([*map(str, event.pids)])}"
+            case events.ProgressMade():
+                return self._steps.note(event, now)
+            case events.TaskWaitsElsewhere():
+                return self._warning_of_wait(event)
+        return None
+
+    def _note(self, event: events.Event | None, now: float) -> None:
+        match event:
+            case events.TaskStarted():
+                self._unstarted.discard(event.task)
+                self._open_logs.add(event.task)
+            case events.TaskListening():
+                self._silent.discard(event.task)
+                self._lone.note_server(event.task)
+                self._listen_until = self._listen_until or now + self._timeouts.start
+            case events.ProgressMade():
+                self._reports[event.task] = event.line, now
+            case events.TaskResting():
+                (self._resting.add if event.resting else self._resting.discard)(event.task)
+            case events.LogEnded():
+                self._open_logs.discard(event.task)
+            case events.HostEmpty():
+                self._occupied.discard(event.host)
+
+    def _start_failed(self, event: events.TaskStartFailed, now: float) -> Iterator[Action]:
+        if self._lone.can_miss(event.task) and not self._stopping:
+            yield from self._lose(Ending(event, stopped=False), event.task, now)
+            return
+        self._end(Ending(event, self._stopping))
+        self._running -= self._unstarted
+        self._unstarted.clear()
+        yield from self._stop_failed(None)
+
+    def _exited(self, event: events.TaskExited, now: float) -> Iterator[Action]:
+        is_evaluator = event.task.type == "evaluator"
+        of_no_account = self._stopping or (self._training_done and not is_evaluator)
+        ending = Ending(event, of_no_account, self._last_report(event.task, now))
+        if self._lone.can_miss(event.task) and not (of_no_account or event.succeeded):
+            yield from self._lose(ending, event.task, now)
+            return
+        self._end(ending)
+        if self._stopping:
+            yield from self._member_gone(now)
+        elif self._endings.training_done:
+            self._training_done = True
+            yield from self._finish(now)
+        elif event.succeeded and event.task.type in SERVERS and has_coordinator(self._hosts):
+            yield Say(
+                f"{event.task} on {event.host} has ended (exit code 0) before the chief; "
+                "with server.join() it serves until the launcher ends it"
+            )
+        elif is_evaluator and not event.succeeded:
+            yield Say(
+                f"{_headline(ending)}\n  the training goes on without it; the run will end with exit code 1", error=True
+            )
+        elif not event.succeeded and not self._endings.is_forgiven(ending):
+            settle = SETTLE if failure.is_conclusive(failure.classify(ending)) else COLLATERAL_SETTLE
+            self._stop_at = min(self._stop_at or now + settle, now + settle)
+            if not self._running:
+                self._stop_at = now
+
+    def _finish(self, now: float) -> Iterator[Action]:
+        """The training is done. What still serves it is stopped, once an evaluator has seen the last checkpoint."""
+        evaluator = next((task for task in self._running if task.type == "evaluator"), None)
+        if evaluator is None or not self._timeouts.evaluator:
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+        elif self._evaluator_until is None:
+            self._evaluator_until = now + self._timeouts.evaluator
+            limit = f"{self._timeouts.evaluator:g} s"
+            yield Say(f"the training is done; {evaluator} has {limit} for the last checkpoint (timeouts.evaluator)")
+            yield AwaitEvaluator(evaluator)
+
+    def _lose(self, ending: Ending, task: Task, now: float) -> Iterator[Action]:
+        """A worker has ended that the chief can do without, as long as there is another one or it comes back."""
+        self._running.discard(task)
+        delay = self._lone.lose(ending, task, now)
+        if self._lone.all_are_gone:
+            self._stop_at = min(self._stop_at or math.inf, now + COLLATERAL_SETTLE)
+            goes_on = "no worker is left, and the chief would wait for one for ever"
+        elif delay is None:
+            goes_on = "the chief goes on without it"
+        else:
+            goes_on = f"the chief goes on; {task} is started again in {delay:g} s ({self._lone.counted_restarts})"
+        yield Say(f"{_headline(ending)}\n  {goes_on}", error=True)
+
+    def _last_report(self, task: Task, now: float) -> LastReport | None:
+        line, at = self._reports.get(task, (None, 0.0))
+        return None if line is None else LastReport(line, now - at)
+
+    def _end(self, ending: Ending) -> None:
+        self._endings.add(ending)
+        if isinstance(ending.event, events.TaskExited | events.TaskStartFailed):
+            self._running.discard(ending.event.task)
+            self._unstarted.discard(ending.event.task)
+
+    def _lost(self, event: events.HostLost) -> Iterator[Action]:
+        self._endings.add(Ending(event, self._stopping))
+        self._occupied.discard(event.host)
+        gone = {task for task, host in self._hosts.items() if host == event.host}
+        self._running -= gone
+        self._unstarted -= gone
+        self._open_logs -= gone
+        if self._stopping:
+            yield Say(f"{event.host} was lost: {event.reason}")
+        else:
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace, f"{event.host} was lost: ")
+
+    # ---- how it ends
+    def _pass_time(self, now: float) -> Iterator[Action]:
+        if self._stopping:
+            yield from self._give_up_silent(now)
+            yield from self._end_rest(now)
+            return
+        if self._evaluator_until is not None:
+            yield from self._await_evaluator(self._evaluator_until, now)
+            return
+        for task in self._lone.take_due(now):
+            self._running.add(task)
+            yield StartAgain(task)
+        if self._stop_at is not None and now >= self._stop_at:
+            yield from self._stop_failed(None)
+        elif self._unstarted and now >= self._start_until:
+            yield from self._out_of_time("process", min(self._unstarted), self._timeouts.start)
+        elif self._silent and self._listen_until is not None and now >= self._listen_until:
+            yield from self._out_of_time("server", min(self._silent), self._timeouts.start)
+        elif self._steps.stalls_at is not None and now >= self._steps.stalls_at:
+            yield from self._stall(events.Stalled(self._timeouts.stall or 0.0, self._steps.last_step))
+        else:
+            yield from _said(self._steps.warning(now))
+
+    def _await_evaluator(self, until: float, now: float) -> Iterator[Action]:
+        if now >= until:
+            limit = f"{self._timeouts.evaluator:g} s"
+            yield Say(
+                f"the evaluator was not done with the last checkpoint after {limit} (timeouts.evaluator): stopped"
+            )
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+
+    def _give_up_silent(self, now: float) -> Iterator[Action]:
+        if self._give_up_at is not None and now >= self._give_up_at:
+            for host in sorted(self._occupied):
+                yield from self._lost(events.HostLost(host, "its agent does not answer any more"))
+
+    def _out_of_time(self, awaited: events.Awaited, task: Task, limit: float) -> Iterator[Action]:
+        event = events.TimedOut(self._hosts[task], task, awaited, limit)
+        self._endings.add(Ending(event, stopped=False))
+        yield from self._stop_failed(f"{task} {WAITED_FOR[awaited]} within timeouts.start ({limit:g} s)")
+
+    def _warning_of_wait(self, event: events.TaskWaitsElsewhere) -> str | None:
+        """An evaluator is a cluster of its own, and so is a worker alone: nobody dials them."""
+        from launcher.run.misplaced_servers import waiting_elsewhere  # few runs come to this
+
+        dialled = {task for task in self._hosts if task.type != "evaluator"}
+        return waiting_elsewhere(event, PATIENCE) if event.task in dialled and len(dialled) > 1 else None
+
+    def _port_shared(self, event: events.PortShared) -> Iterator[Action]:
+        """By hand the second server would have failed; TF_GRPC_REUSE_PORT, which launch sets, let it start."""
+        from launcher.run.misplaced_servers import sharing
+
+        self._endings.add(Ending(event, stopped=False))
+        yield from self._stop_failed(f"{event.host}: {sharing(event)}")
+
+    def _stall(self, event: events.Stalled) -> Iterator[Action]:
+        self._endings.add(Ending(event, stopped=False))
+        yield from self._stop_failed(f"no worker made a step for {event.seconds:g} s (timeouts.stall)")
+
+    def _stop_failed(self, reason: str | None) -> Iterator[Action]:
+        if not self._stopping:
+            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace, f"{reason}: " if reason else "")
+
+    def _stop(self, number: int, grace: float, why: str = "") -> Iterator[Action]:
+        if self._running and self._interrupted is None and not self._endings.training_done:
+            how = f"{_name(number)}; SIGKILL follows after {grace:g} s"
+            yield Say(f"{why}stopping {_counted(self._running)} by {how}")
+        self._stopping = True
+        self._rest_from = 0.0
+        yield Stop(number, grace)
+
+    def _interrupt(self, number: int, reason: str) -> Iterator[Action]:
+        if self._interrupted is not None or self._stopping:
+            again = "" if self._interrupted is None else " again"
+            self._interrupted = self._interrupted or number
+            self._abandoned = not self._occupied
+            self._stopping = True
+            yield Say(f"{reason}{again}: killing {_counted(self._running)}")
+            yield Stop(signals.SIGKILL, 0)
+            return
+        self._interrupted = number
+        passed_on = signals.SIGINT if number == signals.SIGINT else signals.SIGTERM
+        short = self._timeouts.failure_grace
+        whole = len(self._running | self._lone.lost) == len(self._hosts)
+        grace = self._timeouts.grace if whole else short
+        yield Say(
+            f"{reason}: stopping {_counted(self._running)} by {_name(passed_on)}; SIGKILL follows after "
+            f"{grace:g} s, or {short:g} s after the first of them has ended; workers that only wait in "
+            f"TensorFlow are ended after {AT_REST:g} s. Ctrl-C again kills at once."
+        )
+        yield from self._stop(passed_on, grace)
+
+    def _member_gone(self, now: float) -> Iterator[Action]:
+        """With a peer gone nobody can save any more: the grace gets short. What outlives all workers must end, too."""
+        yield Stop(0 if self._running else signals.SIGTERM, self._timeouts.failure_grace)
+        if self._rest_from is not None:
+            self._rest_from = now + AT_REST  # the end of a peer wakes those that waited for it
+
+    @property
+    def _all_rest(self) -> bool:
+        return bool(self._running) and self._running <= self._resting
+
+    def _end_rest(self, now: float) -> Iterator[Action]:
+        """A wait in TensorFlow ends by no signal but SIGKILL. As long as one of them saves, it may need the others."""
+        if self._rest_from is not None and now >= self._rest_from and self._all_rest:
+            self._rest_from = None
+            if not self._endings.training_done:
+                yield Say(f"{_named(self._running)} only waited in TensorFlow for {AT_REST:g} s: ended")
+            yield Stop(signals.SIGKILL, 0)
+
+
+def _headline(ending: Ending) -> str:
+    from launcher.run.failure.report import headline
+
+    return headline(failure.classify(ending))
+
+
+def _said(text: str | None) -> Iterator[Action]:
+    if text is not None:
+        yield Say(text)
+
+
+def _counted(tasks: set[Task]) -> str:
+    from launcher.cluster.task_names import counted  # not needed before the workers are started
+
+    return counted(tasks) if tasks else "what is left"
+
+
+def _named(tasks: set[Task]) -> str:
+    from launcher.wording import listed
+
+    return listed([str(task) for task in sorted(tasks)])
+
+
+def _name(number: int) -> str:
+    return signals.Signals(number).name

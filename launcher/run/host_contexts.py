@@ -1,0 +1,126 @@
+"""What a plan must know of each host: this machine is asked, a host behind ssh has told it (`HostFacts`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.caller.here import here
+from launcher.cluster.file.reading import DEFAULT_RUN_DIR, ClusterFile, Host
+from launcher.cluster.plan import HostContext, brings_training
+from launcher.hosts.access import chosen_options
+from launcher.hosts.facts import HostFacts
+from launcher.run.python_choice import local_python
+from launcher.run_directory.state import RunHost
+
+PACKAGE = Path(__file__).resolve().parents[1]
+TRAINING = PACKAGE.parent / "training"
+BOOTSTRAP = PACKAGE / "on_host" / "bootstrap"
+KERAS_FIX = TRAINING / "keras_multiworker.py"
+KERAS_BESIDE = (TRAINING / "keras_progress.py", TRAINING / "keras_stall.py")
+"""Found by the bootstrap beside the fix."""
+PROGRAM = "program"
+"""The training program, where that is what runs, below what we bring along."""
+OUTPUT = "output"
+REMOTE_PYTHON = "python3"
+UNTOLD = HostFacts()
+"""For a dry run, which asks no host: paths begin with ~."""
+
+
+class Names(NamedTuple):
+    """What directories on hosts behind ssh are called. Nobody can know it before, and make them first."""
+
+    run: str
+    """The run's, the same whenever it goes on."""
+    support: str
+    """What we bring along, in the run's directory: new with each launch, so that nobody has put anything else there."""
+
+    @classmethod
+    def of(cls, run_id: str, known: str = "", digits: Callable[[], str] = lambda: os.urandom(8).hex()) -> Names:
+        """Of a launch. `known`: the run's, if it has one already."""
+        return cls(known or f"{run_id}-{digits()}", f"support-{digits()}")
+
+
+def host_contexts(
+    file: ClusterFile, directory: Path, names: Names, facts: Mapping[str, HostFacts], *, fix_keras: bool
+) -> dict[str, HostContext]:
+    """A context for each host of the file; `directory` is the run's own on this machine."""
+    return {
+        host.name: _local_context(directory, fix_keras)
+        if host.is_local
+        else _remote_context(host, names, facts.get(host.name, UNTOLD), fix_keras, brings_training(*file.commands))
+        for host in file.hosts
+    }
+
+
+def run_hosts(file: ClusterFile, contexts: Mapping[str, HostContext]) -> tuple[RunHost, ...]:
+    """What is written down of the hosts, so that what the run leaves there can be found again."""
+    return tuple(
+        RunHost(
+            name=host.name,
+            tasks=tuple(task.slug for task in host.tasks),
+            run_dir=contexts[host.name].run_dir,
+            output_dir=contexts[host.name].output_dir,
+            ssh_options=() if host.is_local else tuple(chosen_options(host)),
+            connect_timeout=host.ssh.connect_timeout,
+        )
+        for host in file.hosts
+    )
+
+
+def _local_context(directory: Path, fix_keras: bool) -> HostContext:
+    return HostContext(
+        python=local_python(os.environ).path,
+        workdir=here(),
+        cpus=len(os.sched_getaffinity(0)),
+        output_dir=str(directory / "chief"),
+        run_dir=str(directory),
+        environment=os.environ,
+        bootstrap=str(BOOTSTRAP),
+        keras_fix=str(KERAS_FIX) if fix_keras and KERAS_FIX.is_file() else None,
+        training_python=sys.executable,
+    )
+
+
+def _remote_context(host: Host, names: Names, facts: HostFacts, fix_keras: bool, training: bool) -> HostContext:
+    run_dir = expanded(remote_run_dir(host, names), facts.home)
+    support = f"{run_dir}/{names.support}"
+    return HostContext(
+        python=REMOTE_PYTHON,
+        workdir=facts.home,
+        cpus=facts.cpus,
+        output_dir=f"{run_dir}/{OUTPUT}",
+        run_dir=run_dir,
+        environment=facts.environment,
+        bootstrap=support,
+        keras_fix=f"{support}/{KERAS_FIX.name}" if fix_keras and KERAS_FIX.is_file() else None,
+        program=f"{support}/{PROGRAM}" if training else None,
+    )
+
+
+def remote_run_dir(host: Host, names: Names) -> str:
+    """A run's directory on a host behind ssh."""
+    return f"{(host.run_dir or DEFAULT_RUN_DIR).rstrip('/')}/{names.run}"
+
+
+def expanded(path: str, home: str) -> str:
+    """The path with a `~` in front replaced; a relative one begins at the home directory."""
+    first, slash, rest = path.partition("/")
+    if first == "~":
+        return f"{home}{slash}{rest}"
+    return path if path.startswith("/") else f"{home}/{path}"
+
+
+def support_files(names: Names, *, fix_keras: bool, training: bool) -> dict[str, bytes]:
+    """What a host behind ssh needs of ours beside the agent: path below the run's directory -> content."""
+    fix = (KERAS_FIX, *KERAS_BESIDE) if fix_keras and KERAS_FIX.is_file() else ()
+    ours = (*sorted(BOOTSTRAP.glob("*.py")), *fix)
+    files = {f"{names.support}/{path.name}": path.read_bytes() for path in ours}
+    if training:
+        for path in sorted(TRAINING.rglob("*")):
+            if path.is_file() and path.suffix in (".py", ".npz"):
+                files[f"{names.support}/{PROGRAM}/training/{path.relative_to(TRAINING)}"] = path.read_bytes()
+    return files

@@ -1,0 +1,103 @@
+"""What a run writes down of itself once its first worker runs: nobody waits for a disk before that."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from launcher import __version__
+from launcher.cluster.file.reading import ClusterFile
+from launcher.cluster.plan import AttemptPlan
+from launcher.cluster.redaction.commands import redacted_words
+from launcher.cluster.redaction.yaml_copy import redacted_yaml
+from launcher.errors import LaunchError
+from launcher.run.request import Request
+from launcher.run.result import RunResult
+from launcher.run_directory.directory import RunDirectory
+from launcher.run_directory.launcher_process import Launcher
+from launcher.run_directory.state import RunHost, RunState
+from launcher.run_directory.whole_files import relative
+
+
+class RunRecord:
+    """The plans, the cluster file and `run.json`. One that cannot be written is told of, and no reason to end a run."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        file: ClusterFile,
+        request: Request,
+        started: datetime,
+        complain: Callable[[str], None],
+        remote_name: str,
+    ) -> None:
+        """Nothing is written yet.
+
+        Args:
+            directory: of the run.
+            file: its cluster.
+            request: what the command line asked for.
+            started: when it began, or went on.
+            complain: shows the user what cannot be written.
+            remote_name: what the run's directory is called on hosts behind ssh.
+        """
+        self._directory = directory
+        self._file = file
+        self._request = request
+        self._started = started
+        self._complain = complain
+        self._remote_name = remote_name
+
+    def begin(self, plan: AttemptPlan, hosts: Sequence[RunHost]) -> None:
+        """The first attempt is under way."""
+        with self._complaining():
+            self._directory.write_plan(plan.attempt, plan.as_record())
+            if self._file.text:
+                self._directory.write_cluster_file(redacted_yaml(self._file.text))
+            self._write_state("running", hosts)
+
+    def begin_again(self, plan: AttemptPlan) -> None:
+        """A further attempt is under way."""
+        with self._complaining():
+            self._directory.write_plan(plan.attempt, plan.as_record())
+
+    def bring(self, result: RunResult, hosts: Sequence[RunHost]) -> None:
+        """All workers have ended, like this; their files are brought, and that may take long."""
+        with self._complaining():
+            self._write_state("running", hosts, result)
+
+    def end(self, result: RunResult, hosts: Sequence[RunHost]) -> None:
+        """The run is over; `hosts` are empty where no worker was started."""
+        with self._complaining():
+            self._write_state(result.state, hosts, result)
+
+    def _write_state(self, state: str, hosts: Sequence[RunHost], result: RunResult | None = None) -> None:
+        record = RunState(
+            run_id=self._directory.path.name,
+            command=tuple(redacted_words(self._file.command)),
+            state=state,
+            started=self._started.isoformat(timespec="seconds"),
+            launcher=Launcher.this_process(),
+            versions={"tf-launch": __version__, "python": platform.python_version()},
+            ended=None if state == "running" else datetime.now().astimezone().isoformat(timespec="seconds"),
+            result=None if result is None else result.as_record(),
+            hosts=tuple(replace(host, ssh_options=tuple(redacted_words(host.ssh_options))) for host in hosts),
+            collect=self._file.collect,
+            request=self._request.as_record(),
+            inode=self._directory.inode,
+            remote_name=self._remote_name,
+        )
+        self._directory.write_state(record)
+
+    @contextlib.contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
+        except LaunchError as error:
+            self._complain(str(error))
+        except OSError as error:  # the cluster file may have gone, or all of the run's directory
+            where = f"{relative(error.filename)}: {error.strerror}" if error.filename else str(error)
+            self._complain(f"not all of this run is written down: {where}")

@@ -1,0 +1,71 @@
+"""One attempt, from the start of the gang to the moment when nothing of it is left.
+
+`Gang` decides. The loop here alone reads the inbox, carries out what is decided, and keeps the agents' leases alive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from launcher.cluster.file.reading import Timeouts
+from launcher.cluster.plan import AttemptPlan, TaskPlan
+from launcher.hosts import events
+from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.run.gang import AttemptResult, AwaitEvaluator, Gang, Say, StartAgain, Stop
+from launcher.run.lone_workers import LoneWorkers
+
+Observer = Callable[[events.Event], None]
+
+
+class Hosts(Protocol):
+    """What the loop asks of the hosts, all of them at once."""
+
+    def start(self, plan: AttemptPlan) -> None:
+        """Start every task of the plan on its host."""
+
+    def start_again(self, plan: TaskPlan) -> None:
+        """See `StartAgain`."""
+
+    def await_evaluator(self, plan: TaskPlan) -> None:
+        """See `AwaitEvaluator`."""
+
+    def stop(self, signal: int, grace: float) -> None:
+        """See `Stop`."""
+
+    def beat(self) -> None:
+        """Renew every agent's lease when it is time."""
+
+
+def supervise(
+    plan: AttemptPlan,
+    timeouts: Timeouts,
+    hosts: Hosts,
+    inbox: Inbox,
+    observe: Observer,
+    say: Callable[..., None],
+    lone: LoneWorkers,
+    clock: Callable[[], float] = time.monotonic,
+) -> AttemptResult:
+    """Start a planned attempt and stay with it until nothing of it is left. `observe` sees every event."""
+    gang = Gang(plan, timeouts, lone, clock())
+    hosts.start(plan)
+    while not gang.over:
+        hosts.beat()
+        now = clock()
+        next_beat = now + timeouts.lease / BEATS_PER_LEASE
+        event = receive(inbox, min(next_beat, gang.deadline or next_beat) - now)
+        if event is not None:
+            observe(event)
+        for action in gang.step(event, clock()):
+            match action:
+                case Stop(signal, grace):
+                    hosts.stop(signal, grace)
+                case StartAgain(task):
+                    hosts.start_again(plan.of(task))
+                case AwaitEvaluator(task):
+                    hosts.await_evaluator(plan.of(task))
+                case Say(text, error):
+                    say(text, error=error)
+    return gang.result

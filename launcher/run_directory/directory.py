@@ -1,0 +1,248 @@
+"""The run directory: every path of a run, and its files written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from launcher.caller.here import here
+from launcher.caller.own_files import ForeignError, is_made_here, read_own
+from launcher.cluster.spec import Task
+from launcher.errors import LaunchError, UsageError
+from launcher.run_directory.launcher_process import Life
+from launcher.run_directory.state import LOST, RunState
+from launcher.run_directory.whole_files import make_directory, relative, shown, write_over, write_whole
+
+DEFAULT_ROOT = Path("runs")
+LATEST = "latest"
+"""A symbolic link in the root to the run that was started last."""
+
+_LONGEST_NAME = 50
+
+
+class RunDirectory(NamedTuple):
+    """Owns every path of one run. Only its owner can read it: directories have mode 0700, files 0600."""
+
+    path: Path
+    """Absolute."""
+
+    @classmethod
+    def create(cls, root: Path, name: str, now: datetime) -> RunDirectory:
+        """Make `<root>/20261120-142233-<name>`, with `-2`, `-3`... behind it where that is taken.
+
+        It is a new one, whoever else may write in `root`. Directories above it that are missing are private, too.
+
+        Raises:
+            UsageError: the directory cannot be made there.
+        """
+        root = Path(here(), root)
+        try:
+            make_directory(root)
+            run = cls(_new_directory(root, cls.name_for(name, now)))
+        except OSError as error:
+            raise UsageError(
+                f"{shown(root)}: no run directory can be made here: {error.strerror}. "
+                "Name a directory that you can write to with --run-dir, or make room in this one."
+            ) from error
+        _point_latest(root, run.path.name)
+        return run
+
+    @staticmethod
+    def name_for(name: str, now: datetime) -> str:
+        """The name of a run directory if no other run has it already."""
+        return f"{now:%Y%m%d-%H%M%S}-{file_name(name)}"
+
+    @property
+    def name(self) -> str:
+        """The run's own name, unique below its root: the run id."""
+        return self.path.name
+
+    @property
+    def as_argument(self) -> str:
+        """What names the run on a command line in this directory."""
+        path = relative(self.path)
+        return self.path.name if path == str(DEFAULT_ROOT / self.path.name) else path
+
+    @property
+    def run_file(self) -> Path:
+        """What the run is and how it stands: `RunState`."""
+        return self.path / "run.json"
+
+    @property
+    def cluster_file(self) -> Path:
+        """The cluster file as it was given, secrets redacted."""
+        return self.path / "cluster.yaml"
+
+    @property
+    def events_file(self) -> Path:
+        """Every event but log lines, one JSON object a line."""
+        return self.path / "events.jsonl"
+
+    @property
+    def chief(self) -> Path:
+        """What the chief made: checkpoints, TensorBoard logs, exports."""
+        return self.path / "chief"
+
+    @property
+    def gathered_file(self) -> Path:
+        """Which files of the chief are here, and as of when, where it ran on another host."""
+        return self.path / "gathered.jsonl"
+
+    @property
+    def brought_file(self) -> Path:
+        """Which files of the chief were brought to other hosts, and as of when, so that they could go on from them."""
+        return self.path / "brought.json"
+
+    @property
+    def parts(self) -> Path:
+        """Files that are on their way here from another host."""
+        return self.path / ".gathering"
+
+    def attempt(self, attempt: int) -> Path:
+        """The directory of one attempt."""
+        return self.path / f"attempt-{attempt}"
+
+    def plan_file(self, attempt: int) -> Path:
+        """What the attempt started."""
+        return self.attempt(attempt) / "plan.json"
+
+    def log(self, attempt: int, task: Task) -> Path:
+        """The raw bytes of a worker's stdout and stderr."""
+        return self.attempt(attempt) / f"{task.slug}.log"
+
+    def progress(self, attempt: int, task: Task) -> Path:
+        """The steps that a worker reported, one JSON object a line."""
+        return self.attempt(attempt) / f"{task.slug}.progress.jsonl"
+
+    def next_attempt(self) -> int:
+        """The number of the attempt after those that the run has had."""
+        numbers = [int(path.name[8:]) for path in self.path.glob("attempt-*") if path.name[8:].isdecimal()]
+        return max(numbers, default=-1) + 1
+
+    def make_chief(self) -> Path:
+        """Make the chief's directory if it is not there yet."""
+        return _made(self.chief)
+
+    def make_attempt(self, attempt: int) -> Path:
+        """Make the directory of one attempt if it is not there yet. A link to one is none."""
+        path = _made(self.attempt(attempt))
+        if path.is_symlink():
+            raise LaunchError(f"{shown(path)}: this is a symbolic link, which nothing is written through; remove it.")
+        return path
+
+    def write_state(self, state: RunState) -> None:
+        """Replace `run.json`. On a full disk its old content makes room for the new one.
+
+        Raises:
+            LaunchError: it cannot be written.
+        """
+        import msgspec
+
+        content = _json(msgspec.to_builtins(state))
+        try:
+            write_whole(self.run_file, content)
+        except LaunchError:
+            if not write_over(self.run_file, content):
+                raise
+
+    def read_state(self) -> RunState:
+        """Read `run.json`.
+
+        Raises:
+            UsageError: somebody else may have written it.
+            LaunchError: there is none, or it was not written by a launcher.
+        """
+        import msgspec
+
+        try:
+            content, _ = read_own(self.path, self.run_file.name)
+            return msgspec.convert(json.loads(content), RunState)
+        except ForeignError as error:
+            raise UsageError(str(error)) from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise LaunchError(f"{shown(self.run_file)}: no readable state of a run ({error}).") from error
+
+    def read_state_left(self, *, take_over: bool = False) -> RunState:
+        """The same, by who holds the directory: a run that is `running` by what it says is `lost`, for nobody runs it.
+
+        Raises:
+            UsageError: a launcher of an earlier version may run it. With `take_over` the user knows that it has gone.
+        """
+        state = self.read_state()
+        if state.state != "running":
+            return state
+        if not state.launcher.host and state.launcher.life() is not Life.GONE and not take_over:
+            raise UsageError(
+                f"run {shown(Path(self.name))} may still run: an earlier version of tf-launch began it as process "
+                f"{state.launcher.pid}, and that is a launcher. If it is another run's, add --take-over"
+            )
+        return replace(state, state=LOST)
+
+    def is_made_here(self, state: RunState) -> bool:
+        """Whether the run is one of this machine and this directory, not a copy or another machine's."""
+        return is_made_here(state.launcher.host, state.inode, self.inode)
+
+    @property
+    def inode(self) -> int:
+        """Of the directory."""
+        return self.path.stat().st_ino
+
+    def write_plan(self, attempt: int, plan: Mapping[str, Any]) -> None:
+        """Write an attempt's `plan.json`; the plan's secrets must be redacted already."""
+        self.make_attempt(attempt)
+        write_whole(self.plan_file(attempt), _json(plan))
+
+    def write_cluster_file(self, text: str) -> None:
+        """Write `cluster.yaml`; its secrets must be redacted already."""
+        write_whole(self.cluster_file, text.encode("utf-8", "surrogateescape"))
+
+
+def file_name(name: str) -> str:
+    """The name with nothing in it that is special in a file name: `my run/3` -> `my-run-3`."""
+    safe = re.sub(r"[^\w.]+", "-", name).strip("-.")[:_LONGEST_NAME].strip("-.")
+    return safe or "run"
+
+
+def _new_directory(root: Path, name: str) -> Path:
+    n = 1
+    while True:
+        path = root / (name if n == 1 else f"{name}-{n}")
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            n += 1
+        else:
+            return path
+
+
+def _point_latest(root: Path, name: str) -> None:
+    link = root / LATEST
+    if os.path.lexists(link) and not link.is_symlink():
+        return
+    temporary = root / f".{LATEST}.{os.getpid()}.tmp"
+    try:
+        temporary.symlink_to(name)
+        temporary.replace(link)
+    except OSError:
+        # A convenience that some file systems cannot give, and other users' directories; nothing here depends on it.
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise LaunchError(f"{shown(path)}: cannot be made: {error.strerror}.") from error
+    return path
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, indent=2).encode() + b"\n"
