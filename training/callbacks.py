@@ -25,7 +25,7 @@ class Validation(keras.callbacks.Callback):  # type: ignore[misc]  # Keras carri
         self._batches = iter(dataset)
         self._steps = steps
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:  # noqa: ARG002, D102
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:  # noqa: ARG002
         self.model.make_test_function()
         self.model.reset_metrics()
         for _ in range(self._steps):
@@ -43,15 +43,15 @@ class EpochLog(keras.callbacks.Callback):  # type: ignore[misc]
         self._started = self._last = 0.0
         self._steps = 0
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002, D102
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         self._started = time.monotonic()
         self._steps = 0
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002, D102
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         self._last = time.monotonic()
         self._steps = batch + 1
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:  # noqa: D102
+    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
         rate = self._steps / (self._last - self._started)
         numbers = "  ".join(f"{name} {logs[name]:.4f}" for name in ("loss", "accuracy", "val_loss", "val_accuracy"))
         self._say(f"epoch {epoch + 1:>{len(str(self._epochs))}}/{self._epochs}  {numbers}  {rate:.1f} steps/s")
