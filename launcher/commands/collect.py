@@ -29,8 +29,8 @@ from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.head_start import HeadStart
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
 from launcher.run.request import Request, requested_cluster
-from launcher.run.resumption import is_unchanged
-from launcher.run.ssh_consent import ask_for_options
+from launcher.run.resuming.resumption import is_unchanged
+from launcher.run.resuming.ssh_consent import ask_for_options
 from launcher.run_directory.chief_files import kept_line
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.finding import find

@@ -25,7 +25,7 @@ from launcher.run.request import Request, requested_cluster
 
 if TYPE_CHECKING:
     from launcher.run.result import RunResult
-    from launcher.run.resumption import Resumption
+    from launcher.run.resuming.resumption import Resumption
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -40,7 +40,7 @@ def run(request: Request, early: HeadStart | None = None) -> int:
     """
     if request.resume is None:
         return _run(request, early)
-    from launcher.run.resumption import resumed
+    from launcher.run.resuming.resumption import resumed
 
     with resumed(request) as earlier:
         return _run(earlier.request, early, earlier)

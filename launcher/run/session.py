@@ -24,19 +24,19 @@ from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts, StopRequestedError
 from launcher.hosts.facts import start_warnings
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.run.attempt.gang import AttemptResult
+from launcher.run.attempt.lone_workers import LoneWorkers
+from launcher.run.attempt.supervisor import supervise
 from launcher.run.event_log import EventLog
 from launcher.run.failure.classify import Ending, Failure, classify
 from launcher.run.failure.report import report
 from launcher.run.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
 from launcher.run.failure.root_cause import root_cause
-from launcher.run.gang import AttemptResult
 from launcher.run.host_contexts import Names, host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.run.host_files import HostFiles
 from launcher.run.last_steps import Result, whatever_comes
-from launcher.run.lone_workers import LoneWorkers
 from launcher.run.request import Request
 from launcher.run.result import RunResult
-from launcher.run.supervisor import supervise
 from launcher.run_directory.chief_files import kept_line, newest_step
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.hold import LAUNCH, Hold
@@ -47,7 +47,7 @@ from launcher.sync.sending import ProjectSync
 
 if TYPE_CHECKING:
     from launcher.run.record import RunRecord  # needed only once workers run
-    from launcher.run.resumption import Resumption  # needed only by a run that goes on
+    from launcher.run.resuming.resumption import Resumption  # needed only by a run that goes on
 
 LAST_WORDS = 1.0
 """Seconds that a console which is stuck at the end gets for the launcher's last lines."""

@@ -15,9 +15,9 @@ import pytest
 from support.launching import Launch, await_true, program
 
 from launcher.errors import LaunchError
-from launcher.run import left_workers
 from launcher.run.request import Request
-from launcher.run.resumption import resumed
+from launcher.run.resuming import left_workers
+from launcher.run.resuming.resumption import resumed
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.hold import COLLECT, Hold
 

@@ -11,9 +11,9 @@ from launcher.cluster.file.reading import RestartLimits, Timeouts
 from launcher.cluster.plan import AttemptPlan, TaskPlan
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.hosts import events
-from launcher.run.gang import AttemptResult, Stop
-from launcher.run.lone_workers import LoneWorkers
-from launcher.run.supervisor import supervise
+from launcher.run.attempt.gang import AttemptResult, Stop
+from launcher.run.attempt.lone_workers import LoneWorkers
+from launcher.run.attempt.supervisor import supervise
 
 W0, W1, CHIEF, PS, EVALUATOR = (
     Task(*each) for each in (("worker", 0), ("worker", 1), ("chief", 0), ("ps", 0), ("evaluator", 0))

@@ -11,7 +11,7 @@ import pytest
 from launcher.cluster.spec import Task
 from launcher.hosts.events import ProgressMade, reported_step
 from launcher.on_host.agent.reports import LONGEST, TAIL, Reports
-from launcher.run.step_watch import StepWatch
+from launcher.run.attempt.step_watch import StepWatch
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from support.histories import (
 from launcher.cluster.file.reading import RestartLimits
 from launcher.cluster.spec import Task
 from launcher.hosts import events
+from launcher.run.attempt.gang import AttemptResult, Stop
+from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.failure.classify import Ending, Kind, classify
 from launcher.run.failure.root_cause import root_cause
-from launcher.run.gang import AttemptResult, Stop
-from launcher.run.lone_workers import LoneWorkers
 
 COORDINATED = plan_of(CHIEF, W0, W1, PS)
 ALL_SERVE = (

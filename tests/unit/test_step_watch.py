@@ -6,7 +6,7 @@ import pytest
 
 from launcher.cluster.spec import Task
 from launcher.hosts.events import ProgressMade
-from launcher.run.step_watch import StepWatch
+from launcher.run.attempt.step_watch import StepWatch
 
 W0, W1 = Task("worker", 0), Task("worker", 1)
 

@@ -26,10 +26,10 @@ from support.histories import (
 from launcher.cluster.plan import AttemptPlan
 from launcher.cluster.spec import Task
 from launcher.hosts import events
+from launcher.run.attempt.gang import SILENCE, Stop
 from launcher.run.failure.classify import Kind, LastReport, classify
+from launcher.run.failure.misplaced_servers import LAUNCHS_WINS
 from launcher.run.failure.root_cause import root_cause
-from launcher.run.gang import SILENCE, Stop
-from launcher.run.misplaced_servers import LAUNCHS_WINS
 
 TWO = plan_of(W0, W1)
 BOTH_STARTED = (started(W0), started(W1))

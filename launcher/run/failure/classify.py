@@ -161,7 +161,7 @@ def _timed_out(host: str, task: Task, awaited: Awaited, limit: float) -> Failure
 
 
 def _port_shared(event: PortShared) -> Failure:
-    from launcher.run.misplaced_servers import remedy_for_sharing, sharing
+    from launcher.run.failure.misplaced_servers import remedy_for_sharing, sharing
 
     task = event.processes[0][0]
     return Failure(Kind.PORT_SHARED, event.host, task, summary=sharing(event), remedy=remedy_for_sharing(event))

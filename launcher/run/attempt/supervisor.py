@@ -13,8 +13,8 @@ from launcher.cluster.file.reading import Timeouts
 from launcher.cluster.plan import AttemptPlan, TaskPlan
 from launcher.hosts import events
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
-from launcher.run.gang import AttemptResult, AwaitEvaluator, Gang, Say, StartAgain, Stop
-from launcher.run.lone_workers import LoneWorkers
+from launcher.run.attempt.gang import AttemptResult, AwaitEvaluator, Gang, Say, StartAgain, Stop
+from launcher.run.attempt.lone_workers import LoneWorkers
 
 Observer = Callable[[events.Event], None]
 

@@ -18,9 +18,9 @@ from launcher.cluster.redaction import REDACTED
 from launcher.cluster.redaction.yaml_copy import redacted_yaml
 from launcher.errors import ClusterFileError, UsageError
 from launcher.hosts.access import chosen_options
-from launcher.run.left_workers import await_their_end
 from launcher.run.request import FOR_ONE_LAUNCH, Request
-from launcher.run.ssh_consent import ask_for_options
+from launcher.run.resuming.left_workers import await_their_end
+from launcher.run.resuming.ssh_consent import ask_for_options
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.finding import find
 from launcher.run_directory.hold import DRY_RUN, LAUNCH, Hold

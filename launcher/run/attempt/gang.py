@@ -12,11 +12,11 @@ from launcher.cluster.plan import AttemptPlan
 from launcher.cluster.spec import Task, has_coordinator
 from launcher.hosts import events
 from launcher.on_host.agent.rest import AT_REST, PATIENCE
-from launcher.run.endings import Endings
+from launcher.run.attempt.endings import Endings
+from launcher.run.attempt.lone_workers import LoneWorkers
+from launcher.run.attempt.step_watch import StepWatch
 from launcher.run.failure import classify as failure
 from launcher.run.failure.classify import Ending, LastReport
-from launcher.run.lone_workers import LoneWorkers
-from launcher.run.step_watch import StepWatch
 from launcher.wording import listed
 
 SETTLE = 0.05
@@ -328,14 +328,14 @@ class Gang:
 
     def _warning_of_wait(self, event: events.TaskWaitsElsewhere) -> str | None:
         """An evaluator is a cluster of its own, and so is a worker alone: nobody dials them."""
-        from launcher.run.misplaced_servers import waiting_elsewhere  # few runs come to this
+        from launcher.run.failure.misplaced_servers import waiting_elsewhere  # few runs come to this
 
         dialled = {task for task in self._hosts if task.type != "evaluator"}
         return waiting_elsewhere(event, PATIENCE) if event.task in dialled and len(dialled) > 1 else None
 
     def _port_shared(self, event: events.PortShared) -> Iterator[Action]:
         """By hand the second server would have failed; TF_GRPC_REUSE_PORT, which launch sets, let it start."""
-        from launcher.run.misplaced_servers import sharing
+        from launcher.run.failure.misplaced_servers import sharing
 
         self._endings.add(Ending(event, stopped=False))
         yield from self._stop_failed(f"{event.host}: {sharing(event)}")

@@ -1,0 +1,1 @@
+"""`--resume`: an earlier run goes on."""
