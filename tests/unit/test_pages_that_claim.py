@@ -1,4 +1,4 @@
-"""The page on security claims nothing that no test shows."""
+"""The pages on security and on guarantees claim nothing that no test shows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PAGES = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("security.md", "guarantees.md"))
 NAMED = re.compile(r"`(tests/[\w/.]+\.py)(?:::(test_\w+))?`")
-ROWS = [line for line in PAGE.splitlines() if line.startswith("|") and set(line) - set("|-: ")]
+ROWS = [line for line in PAGES.splitlines() if line.startswith("|") and set(line) - set("|-: ")]
 CLAIMS = [row for row in ROWS if not row.rstrip("| ").endswith("Test")]
 
 
-@pytest.mark.parametrize(("file", "test"), sorted({(found[1], found[2] or "") for found in NAMED.finditer(PAGE)}))
-def test_a_test_that_the_page_names_exists(file: str, test: str) -> None:
+@pytest.mark.parametrize(("file", "test"), sorted({(found[1], found[2] or "") for found in NAMED.finditer(PAGES)}))
+def test_a_test_that_a_page_names_exists(file: str, test: str) -> None:
     tree = ast.parse((ROOT / file).read_bytes())
 
     assert not test or test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
