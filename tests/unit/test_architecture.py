@@ -124,6 +124,38 @@ def test_imports_point_down(package: str) -> None:
     assert upward == []
 
 
+def arrows() -> dict[str, set[str]]:
+    """Which rooms of the launcher each of its rooms imports from."""
+    found: dict[str, set[str]] = {}
+    for path in sources("launcher"):
+        room = room_of(name_below("launcher", path))
+        found.setdefault(room, set()).update(
+            {room_of(module) for module in imported_modules("launcher", path)} - {room}
+        )
+    return found
+
+
+def reached(room: str, arrows: dict[str, set[str]]) -> set[str]:
+    """All rooms below one, however many arrows away."""
+    return arrows[room].union(*(reached(other, arrows) for other in arrows[room]))
+
+
+def picture() -> str:
+    """The rooms of the launcher, in the language of mermaid; an arrow that follows from two others is left out."""
+    found = arrows()
+    lines = ["flowchart TD"]
+    for room in sorted(found, key=rooms("launcher").__getitem__):
+        implied = {"__init__"}.union(*(reached(other, found) for other in found[room]))
+        lines += [f"    {room.strip('_')} --> {other}" for other in sorted(found[room] - implied)]
+    return "\n".join(lines)
+
+
+def test_the_page_shows_the_rooms_as_they_are() -> None:
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+
+    assert picture() == page.partition("```mermaid\n")[2].partition("\n```")[0]
+
+
 @pytest.mark.parametrize("package", ROOMS)
 def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
     imports = {name_below(package, path): imported_modules(package, path) for path in sources(package)}
