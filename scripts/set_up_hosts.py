@@ -19,7 +19,8 @@ from typing import IO, Any
 import over_ssh
 from printing import finish, put
 
-from launcher.cluster.file.reading import Host, read_cluster_file
+from launcher.cluster.cluster import Host
+from launcher.cluster.file.reading import read_cluster_file
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.access import chosen_options
 from launcher.hosts.ssh_complaint import explained

@@ -6,3 +6,8 @@ CONNECT_TIMEOUT = 10.0
 """Seconds that ssh has to connect."""
 LEASE = 15.0
 """Seconds that a host may be silent."""
+DEFAULT_COMMAND = ("python", "-m", "training")
+DEFAULT_RUN_DIR = "~/.tf-launch/runs"
+"""Above the directories of runs on a host that is reached by ssh."""
+PROJECTS = "~/.tf-launch/projects"
+"""Above the projects that are sent to such a host."""

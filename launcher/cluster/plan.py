@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from launcher.cluster import placeholders
-from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.spec import ClusterSpec, Task, is_loopback, tf_config
 from launcher.errors import UsageError
 
@@ -24,7 +24,7 @@ The bootstrap knows these words, too."""
 
 
 class HostContext(NamedTuple):
-    """What a plan must know of one host beside the cluster file."""
+    """What a plan must know of one host beside its cluster."""
 
     python: str
     """What `python` means where neither the file nor the command line names one."""
@@ -117,7 +117,7 @@ class AttemptPlan(NamedTuple):
 
 
 def plan_attempt(
-    file: ClusterFile, spec: ClusterSpec, contexts: Mapping[str, HostContext], run_id: str, attempt: int
+    cluster: Cluster, spec: ClusterSpec, contexts: Mapping[str, HostContext], run_id: str, attempt: int
 ) -> AttemptPlan:
     """What attempt number `attempt` starts: one process a task of `spec`.
 
@@ -125,18 +125,18 @@ def plan_attempt(
         UsageError: the file asks for what cannot be shared out.
     """
     plans = [
-        _plan_task(task, host, contexts[host.name], file.command_of(task), spec, run_id, attempt)
-        for host in file.hosts
+        _plan_task(task, host, contexts[host.name], cluster.command_of(task), spec, run_id, attempt)
+        for host in cluster.hosts
         for task in host.tasks
     ]
     order = {task: position for position, task in enumerate(spec.tasks)}
     tasks = tuple(sorted(plans, key=lambda plan: order[plan.task]))
-    unheld = tuple(host.name for host in file.hosts if not host.hold_ports)
-    return AttemptPlan(attempt, spec, tasks, _admitted(file, tasks), unheld)
+    unheld = tuple(host.name for host in cluster.hosts if not host.hold_ports)
+    return AttemptPlan(attempt, spec, tasks, _admitted(cluster, tasks), unheld)
 
 
-def _admitted(file: ClusterFile, tasks: Iterable[TaskPlan]) -> Admitted:
-    if file.open_network:
+def _admitted(cluster: Cluster, tasks: Iterable[TaskPlan]) -> Admitted:
+    if cluster.open_network:
         return "all"
     return "loopback" if all(is_loopback(each.address.rpartition(":")[0]) for each in tasks) else "hosts"
 
@@ -239,10 +239,10 @@ def _least_inter_op_threads(spec: ClusterSpec) -> int:
     return len(spec.tasks) + 1 if any(task.type == "ps" for task in spec.tasks) else 0
 
 
-def thread_warnings(file: ClusterFile, spec: ClusterSpec, contexts: Mapping[str, HostContext]) -> list[str]:
+def thread_warnings(cluster: Cluster, spec: ClusterSpec, contexts: Mapping[str, HostContext]) -> list[str]:
     """A line for each host whose own number of threads makes a program with parameter servers hang."""
     least = _least_inter_op_threads(spec)
-    set_to = {host.name: _given(host, contexts[host.name]).get(INTER_OP, "") for host in file.hosts}
+    set_to = {host.name: _given(host, contexts[host.name]).get(INTER_OP, "") for host in cluster.hosts}
     return [
         f"{host}: {INTER_OP}={value} is set; with parameter servers this cluster needs {least} or more, "
         "and hangs with fewer: raise it, or leave it out"

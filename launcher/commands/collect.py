@@ -13,8 +13,8 @@ import click
 
 from launcher.caller.called_as import launch_command
 from launcher.caller.standard_output import write_error
+from launcher.cluster.cluster import Host, Ssh
 from launcher.cluster.defaults import LEASE, LOCALHOST
-from launcher.cluster.file.reading import Host, Ssh
 from launcher.cluster.redaction import REDACTED
 from launcher.commands import options
 from launcher.commands.run import signals_into

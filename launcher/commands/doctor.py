@@ -76,14 +76,14 @@ def doctor(request: DoctorRequest) -> int:
     Raises:
         UsageError: the cluster file has mistakes, or asks for what cannot be.
     """
-    file = requested_cluster(request.run)
+    cluster = requested_cluster(request.run)
     places = Places(request.run.cluster)
     if sys.stderr.isatty():
-        sys.stderr.write(f"examining {', '.join(host.name for host in file.hosts)} ...\n")
+        sys.stderr.write(f"examining {', '.join(host.name for host in cluster.hosts)} ...\n")
     inbox: Inbox = SimpleQueue()
     try:
-        with signals_into(inbox), Visit(file.hosts, inbox, file.timeouts.lease) as visit:
-            examination = Doctor(file, request, visit).examine()
+        with signals_into(inbox), Visit(cluster.hosts, inbox, cluster.timeouts.lease) as visit:
+            examination = Doctor(cluster, request, visit).examine()
     except StopRequestedError as stopped:
         return 128 + stopped.signal
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import AttemptPlan, TaskPlan
 from launcher.cluster.spec import ClusterSpec, Task, dialled_at
 from launcher.commands.free_ports import free_ports
@@ -60,17 +60,17 @@ def _ports(host: Host, unknown: str) -> Mapping[Task, int | str]:
     return {task: unknown if first is None else first + n for n, task in enumerate(host.tasks)}
 
 
-def sent_project(file: ClusterFile, left_out: Iterable[Path]) -> Project | None:
+def sent_project(cluster: Cluster, left_out: Iterable[Path]) -> Project | None:
     """What `sync` would send, if there is a host to send it to.
 
     Raises:
         UsageError: a part of the project cannot be sent.
     """
-    if file.sync is None or all(host.is_local for host in file.hosts):
+    if cluster.sync is None or all(host.is_local for host in cluster.hosts):
         return None
     from launcher.sync.project import read_project
 
-    return read_project(file.sync, left_out)
+    return read_project(cluster.sync, left_out)
 
 
 def as_json(plan: AttemptPlan, project: Project | None = None) -> str:

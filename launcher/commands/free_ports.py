@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launcher.cluster.file.reading import Host
+from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.errors import HostError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from launcher.caller.here import here
 from launcher.caller.standard_output import write_out
-from launcher.cluster.file.reading import ClusterFile
+from launcher.cluster.cluster import Cluster
 from launcher.errors import EXIT_DONE
 from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts
@@ -47,20 +47,20 @@ def run(request: Request, early: HeadStart | None = None) -> int:
 
 
 def _run(request: Request, early: HeadStart | None, earlier: Resumption | None = None) -> int:
-    file = requested_cluster(request)
+    cluster = requested_cluster(request)
     if request.dry_run:
-        write_out(planned(file, request, earlier))
+        write_out(planned(cluster, request, earlier))
         return EXIT_DONE
-    refuse_missing_programs(file)
+    refuse_missing_programs(cluster)
     if earlier is not None:
-        earlier.ask_for_options(file)
+        earlier.ask_for_options(cluster)
     try:
-        return launch(file, request, early, earlier, in_own_process=True).exit_code
+        return launch(cluster, request, early, earlier, in_own_process=True).exit_code
     finally:
         end_what_is_left()
 
 
-def planned(file: ClusterFile, request: Request, earlier: Resumption | None = None) -> str:
+def planned(cluster: Cluster, request: Request, earlier: Resumption | None = None) -> str:
     """What `--dry-run` prints: the next attempt, with ports that are free now (a real run holds ports of its own)."""
     from launcher.cluster.plan import plan_attempt
     from launcher.commands import dry_run
@@ -68,27 +68,27 @@ def planned(file: ClusterFile, request: Request, earlier: Resumption | None = No
     from launcher.run_directory.directory import RunDirectory
 
     unknown_port = dry_run.ANY_PORT if request.as_json else dry_run.CHOSEN_AT_START
-    spec = dry_run.supposed_spec(file.hosts, unknown_port)
-    supposed = RunDirectory(Path(here(), request.run_dir) / RunDirectory.name_for(file.name, datetime.now()))
+    spec = dry_run.supposed_spec(cluster.hosts, unknown_port)
+    supposed = RunDirectory(Path(here(), request.run_dir) / RunDirectory.name_for(cluster.name, datetime.now()))
     directory = earlier.directory if earlier else supposed
     names = Names.of(directory.name, earlier.remote_name if earlier else "", lambda: dry_run.UNKNOWN_DIGITS)
-    contexts = host_contexts(file, directory.path, names, {}, fix_keras=not request.no_keras_fix)
-    plan = plan_attempt(file, spec, contexts, directory.name, directory.next_attempt())
-    project = dry_run.sent_project(file, [request.run_dir])
+    contexts = host_contexts(cluster, directory.path, names, {}, fix_keras=not request.no_keras_fix)
+    plan = plan_attempt(cluster, spec, contexts, directory.name, directory.next_attempt())
+    project = dry_run.sent_project(cluster, [request.run_dir])
     if request.as_json:
         return dry_run.as_json(plan, project) + "\n"
     return dry_run.as_text(plan, project, color=sys.stdout.isatty())
 
 
 def launch(
-    file: ClusterFile,
+    cluster: Cluster,
     request: Request,
     early: HeadStart | None = None,
     earlier: Resumption | None = None,
     *,
     in_own_process: bool = False,
 ) -> RunResult:
-    """Run a cluster file to its end: start, watch, stop, restart, and say how it went. `earlier`: the run that goes on.
+    """Run a cluster to its end: start, watch, stop, restart, and say how it went. `earlier`: the run that goes on.
 
     `in_own_process`: orphans of the run may become this process's children.
 
@@ -96,13 +96,13 @@ def launch(
         LaunchError: nothing was started, or a host failed before any worker was.
     """
     inbox: Inbox = SimpleQueue()
-    with signals_into(inbox), Hosts(file.hosts, inbox, file.timeouts.lease, early) as hosts:
+    with signals_into(inbox), Hosts(cluster.hosts, inbox, cluster.timeouts.lease, early) as hosts:
         # Imported while the agents start: neither waits for the other.
         from launcher.run.session import Session
 
         if in_own_process:
             adopt_orphans()
-        return Session(file, request, hosts, inbox, earlier).to_its_end()
+        return Session(cluster, request, hosts, inbox, earlier).to_its_end()
 
 
 @contextlib.contextmanager

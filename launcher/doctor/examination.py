@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
 from launcher.doctor.answers import Answers
@@ -81,7 +81,7 @@ class HostExamination:
 class Examination:
     """What was found out about all hosts, and between them."""
 
-    file: ClusterFile
+    cluster: Cluster
     hosts: tuple[HostExamination, ...]
     gradients: Gradients
     imports: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from launcher.caller.here import here
-from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
 from launcher.cluster.spec import ClusterSpec, dialled_at
 from launcher.doctor.examination import Examination, Speed
@@ -41,8 +41,8 @@ class DoctorRequest:
 class Doctor:
     """Finds out everything about the hosts of a file, in one visit."""
 
-    def __init__(self, file: ClusterFile, request: DoctorRequest, visit: Visit) -> None:
-        self._file = file
+    def __init__(self, cluster: Cluster, request: DoctorRequest, visit: Visit) -> None:
+        self._cluster = cluster
         self._request = request
         self._visit = visit
 
@@ -53,13 +53,13 @@ class Doctor:
             StopRequestedError: the user would not wait.
             UsageError: the cluster file asks for what cannot be shared out.
         """
-        visit, file = self._visit, self._file
-        visit.await_ready(file.timeouts.start)
+        visit, cluster = self._visit, self._cluster
+        visit.await_ready(cluster.timeouts.start)
         self._facts = {name: each.facts for name, each in visit.hosts.items() if each.facts and not each.complaint}
         self._ports = {name: each.ports for name, each in visit.hosts.items() if each.ports}
-        self._possible = possible_addresses(file.hosts, self._facts)
+        self._possible = possible_addresses(cluster.hosts, self._facts)
         self._markers = {name: f".tf-launch-{NAME}-{uuid.uuid4().hex}" for name in self._facts}
-        visit.dial_and_ask(dials(file.hosts, self._possible, self._ports), self._questions(), ANSWER_SECONDS)
+        visit.dial_and_ask(dials(cluster.hosts, self._possible, self._ports), self._questions(), ANSWER_SECONDS)
         if len(self._facts) > 1:
             visit.ask_more(lambda answers: answers.seen is not None, LOOK_SECONDS, markers=[*self._markers.values()])
             visit.ask_more(lambda answers: answers.unmarked, LOOK_SECONDS, unmark=True)
@@ -69,9 +69,9 @@ class Doctor:
         self._addresses = chosen(visit.dialled, self._possible)
         speeds = self._speeds()
         return Examination(
-            file,
+            cluster,
             tuple(each.examination() for each in visit.hosts.values()),
-            gradients(file.commands, self._request.gradient_mb),
+            gradients(cluster.commands, self._request.gradient_mb),
             self._request.import_tensorflow,
             self._addresses,
             visit.dialled,
@@ -82,21 +82,21 @@ class Doctor:
     # ---- what is asked of each host alone
     def _questions(self) -> dict[str, Question]:
         directory = Path(here(), self._request.run.run_dir, NAME)
-        contexts = host_contexts(self._file, directory, Names.of(NAME), self._facts, fix_keras=False)
-        plan = plan_attempt(self._file, self._supposed_spec(), contexts, NAME, attempt=0)
+        contexts = host_contexts(self._cluster, directory, Names.of(NAME), self._facts, fix_keras=False)
+        plan = plan_attempt(self._cluster, self._supposed_spec(), contexts, NAME, attempt=0)
         return {
             host.name: self._question(host, plan.on(host.name)[0], contexts[host.name])
-            for host in self._file.hosts
+            for host in self._cluster.hosts
             if host.name in self._facts and host.tasks
         }
 
     def _question(self, host: Host, plan: TaskPlan, context: HostContext) -> Question:
-        python = python_of(self._file.command_of(plan.task), host, context)
-        comes = self._file.sync is not None and not host.is_local
+        python = python_of(self._cluster.command_of(plan.task), host, context)
+        comes = self._cluster.sync is not None and not host.is_local
         root = str(PurePath(context.run_dir).parent)
         asked = {
             # what comes along with a run need not be there
-            "argv": [python] if comes or brings_training(self._file.command_of(plan.task)) else list(plan.argv),
+            "argv": [python] if comes or brings_training(self._cluster.command_of(plan.task)) else list(plan.argv),
             "addresses": list(self._possible[host.name]),
             "output": root,
             "trusted": [
@@ -113,7 +113,7 @@ class Doctor:
         return ClusterSpec(
             {
                 task: dialled_at((*self._possible.get(host.name, ()), host.name)[0], ports.get(task, UNKNOWN_PORT))
-                for host in self._file.hosts
+                for host in self._cluster.hosts
                 for ports in (self._ports.get(host.name, {}),)
                 for task in host.tasks
             }

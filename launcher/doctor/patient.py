@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from launcher.cluster.file.reading import NOTHING
+from launcher.cluster.cluster import NOTHING
 from launcher.hosts import events
 from launcher.hosts.agent_messages import (
     COUNT,

@@ -164,11 +164,11 @@ def _summary(findings: Sequence[Finding]) -> str:
 
 def as_record(examination: Examination, findings: Sequence[Finding], places: Places, exit_code: int) -> dict[str, Any]:
     """For JSON: everything that was found out, and what it means. Secrets are redacted."""
-    workers = sum(task.type in ("chief", "worker") for host in examination.file.hosts for task in host.tasks)
+    workers = sum(task.type in ("chief", "worker") for host in examination.cluster.hosts for task in host.tasks)
     names = [each.name for each in examination.hosts]
     record = {
         "exit_code": exit_code,
-        "cluster": examination.file.name,
+        "cluster": examination.cluster.name,
         "hosts": [_host_record(each, examination) for each in examination.hosts],
         "reach": [
             {"from": dial.dialler, "to": dial.host, "address": dial.address, "port": dial.port, "reason": why}

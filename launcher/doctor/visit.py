@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from launcher.cluster.file.reading import Host
+from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.doctor.answers import Answers
 from launcher.doctor.examination import Dial, HostExamination, Speed

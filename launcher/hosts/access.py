@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.caller.here import here
-from launcher.cluster.file.reading import Host
+from launcher.cluster.cluster import Host
 from launcher.errors import HostError
 from launcher.hosts.agent_process import AgentProcess
 from launcher.hosts.head_start import HeadStart

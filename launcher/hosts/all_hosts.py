@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from launcher.caller.called_as import launch_command
-from launcher.cluster.file.reading import Host
+from launcher.cluster.cluster import Host
 from launcher.cluster.spec import ClusterSpec, Task, dialled_at, is_loopback
 from launcher.errors import HostError
 from launcher.hosts import events

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from launcher.cluster.file.reading import NOTHING, Host
+from launcher.cluster.cluster import NOTHING, Host
 from launcher.cluster.spec import is_loopback
 
 VARIABLES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from launcher.cluster.file.reading import Host
+from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.hosts.facts import HostFacts, candidates
 from launcher.wording import listed

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.caller.here import here
-from launcher.cluster.file.reading import DEFAULT_RUN_DIR, ClusterFile, Host
+from launcher.cluster.cluster import Cluster, Host
+from launcher.cluster.defaults import DEFAULT_RUN_DIR
 from launcher.cluster.plan import HostContext, brings_training
 from launcher.hosts.access import chosen_options
 from launcher.hosts.facts import HostFacts
@@ -45,18 +46,18 @@ class Names(NamedTuple):
 
 
 def host_contexts(
-    file: ClusterFile, directory: Path, names: Names, facts: Mapping[str, HostFacts], *, fix_keras: bool
+    cluster: Cluster, directory: Path, names: Names, facts: Mapping[str, HostFacts], *, fix_keras: bool
 ) -> dict[str, HostContext]:
     """A context for each host of the file; `directory` is the run's own on this machine."""
     return {
         host.name: _local_context(directory, fix_keras)
         if host.is_local
-        else _remote_context(host, names, facts.get(host.name, UNTOLD), fix_keras, brings_training(*file.commands))
-        for host in file.hosts
+        else _remote_context(host, names, facts.get(host.name, UNTOLD), fix_keras, brings_training(*cluster.commands))
+        for host in cluster.hosts
     }
 
 
-def run_hosts(file: ClusterFile, contexts: Mapping[str, HostContext]) -> tuple[RunHost, ...]:
+def run_hosts(cluster: Cluster, contexts: Mapping[str, HostContext]) -> tuple[RunHost, ...]:
     """What is written down of the hosts, so that what the run leaves there can be found again."""
     return tuple(
         RunHost(
@@ -67,7 +68,7 @@ def run_hosts(file: ClusterFile, contexts: Mapping[str, HostContext]) -> tuple[R
             ssh_options=() if host.is_local else tuple(chosen_options(host)),
             connect_timeout=host.ssh.connect_timeout,
         )
-        for host in file.hosts
+        for host in cluster.hosts
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from launcher.caller.called_as import launch_command
-from launcher.cluster.file.reading import ClusterFile
+from launcher.cluster.cluster import Cluster
 from launcher.errors import EXIT_HOST
 from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts, StopRequestedError
@@ -42,11 +42,11 @@ class HostFiles:
     """One run's. All methods are called by the thread that attends to the hosts."""
 
     def __init__(
-        self, directory: RunDirectory, file: ClusterFile, hosts: Hosts, inbox: Inbox, say: Say, attend: Attend
+        self, directory: RunDirectory, cluster: Cluster, hosts: Hosts, inbox: Inbox, say: Say, attend: Attend
     ) -> None:
         """Nothing is asked yet."""
         self._directory = directory
-        self._file = file
+        self._cluster = cluster
         self._hosts = hosts
         self._inbox = inbox
         self._say = say
@@ -62,19 +62,19 @@ class HostFiles:
 
     def begin(self, run_hosts: Sequence[RunHost]) -> Gathering | None:
         """Bring here what is new from now on; None: this machine is all there is."""
-        if all(host.is_local for host in self._file.hosts):
+        if all(host.is_local for host in self._cluster.hosts):
             return None
         if self._gathering is None:
             from launcher.gathering.gathering import Gathering
 
             self._gathering = Gathering(
                 self._directory,
-                self._file.collect,
+                self._cluster.collect,
                 self._hosts.ask_about_files,
                 self._say,
                 ended=lambda: self._inbox.put(events.GatheringEnded()),
                 refuse=self._hosts.give_up,
-                interval=self._file.collect_interval,
+                interval=self._cluster.collect_interval,
             )
         self._gathering.begin(run_hosts, self._hosts.is_lost)
         return self._gathering

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from launcher.caller.here import here
 from launcher.cluster import placeholders
-from launcher.cluster.file.reading import PROJECTS, ClusterFile, Host
+from launcher.cluster.cluster import Cluster, Host
+from launcher.cluster.defaults import PROJECTS
 from launcher.cluster.plan import PYTHONS
 from launcher.errors import UsageError
 
@@ -25,7 +26,7 @@ class _Place(NamedTuple):
     meaning: str
 
 
-def refuse_missing_programs(file: ClusterFile) -> None:
+def refuse_missing_programs(cluster: Cluster) -> None:
     """Look for the file that each command names: for tasks of this machine, and in the project that `sync` sends.
 
     What a host behind ssh has already cannot be seen from here, so a `workdir` that the user has named there may hold
@@ -34,25 +35,25 @@ def refuse_missing_programs(file: ClusterFile) -> None:
     Raises:
         UsageError: one is not there; the message has the nearest name that is.
     """
-    for host in file.hosts:
-        place = _place(host, file)
+    for host in cluster.hosts:
+        place = _place(host, cluster)
         if place is not None:
-            for name in dict.fromkeys(_named_files(host, file)):
+            for name in dict.fromkeys(_named_files(host, cluster)):
                 _refuse_if_missing(name, place)
 
 
-def _place(host: Host, file: ClusterFile) -> _Place | None:
+def _place(host: Host, cluster: Cluster) -> _Place | None:
     if host.is_local:
         directory = Path(here(), Path(host.workdir or "").expanduser())
         return _Place(directory, "where the tasks of localhost start") if directory.is_dir() else None
-    if file.sync is not None and (host.workdir or "").startswith(PROJECTS):
-        return _Place(file.sync.directory, "the project that `sync` sends")
+    if cluster.sync is not None and (host.workdir or "").startswith(PROJECTS):
+        return _Place(cluster.sync.directory, "the project that `sync` sends")
     return None
 
 
-def _named_files(host: Host, file: ClusterFile) -> Iterator[str]:
+def _named_files(host: Host, cluster: Cluster) -> Iterator[str]:
     for task in host.tasks:
-        name = program_file(file.command_of(task))
+        name = program_file(cluster.command_of(task))
         if name is not None and (host.is_local or not _leads_elsewhere(name)):
             yield name
 

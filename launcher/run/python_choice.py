@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from launcher.cluster.file.reading import ClusterFile
+from launcher.cluster.cluster import Cluster
 from launcher.cluster.plan import brings_training, means_python
 
 ENVIRONMENTS = {
@@ -34,14 +34,14 @@ def local_python(environment: Mapping[str, str]) -> LocalPython:
     return LocalPython(sys.executable, "tf-launch's own")
 
 
-def python_note(file: ClusterFile) -> str:
+def python_note(cluster: Cluster) -> str:
     """Behind `localhost` where a run is announced: which Python runs the user's program, where nothing else says so."""
     from launcher.run_directory.whole_files import relative
 
-    local = next((host for host in file.hosts if host.is_local), None)
+    local = next((host for host in cluster.hosts if host.is_local), None)
     if local is None or local.python is not None:
         return ""
-    commands = {file.command_of(task) for task in local.tasks}
+    commands = {cluster.command_of(task) for task in local.tasks}
     if not any(means_python(command) and not brings_training(command) for command in commands):
         return ""
     path, whose = local_python(os.environ)

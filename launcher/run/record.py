@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from launcher import __version__
-from launcher.cluster.file.reading import ClusterFile
+from launcher.cluster.cluster import Cluster
 from launcher.cluster.plan import AttemptPlan
 from launcher.cluster.redaction.commands import redacted_words
 from launcher.cluster.redaction.yaml_copy import redacted_yaml
@@ -28,7 +28,7 @@ class RunRecord:
     def __init__(
         self,
         directory: RunDirectory,
-        file: ClusterFile,
+        cluster: Cluster,
         request: Request,
         started: datetime,
         complain: Callable[[str], None],
@@ -38,14 +38,14 @@ class RunRecord:
 
         Args:
             directory: of the run.
-            file: its cluster.
+            cluster: what it runs on.
             request: what the command line asked for.
             started: when it began, or went on.
             complain: shows the user what cannot be written.
             remote_name: what the run's directory is called on hosts behind ssh.
         """
         self._directory = directory
-        self._file = file
+        self._cluster = cluster
         self._request = request
         self._started = started
         self._complain = complain
@@ -55,8 +55,8 @@ class RunRecord:
         """The first attempt is under way."""
         with self._complaining():
             self._directory.write_plan(plan.attempt, plan.as_record())
-            if self._file.text:
-                self._directory.write_cluster_file(redacted_yaml(self._file.text))
+            if self._cluster.text:
+                self._directory.write_cluster_file(redacted_yaml(self._cluster.text))
             self._write_state("running", hosts)
 
     def begin_again(self, plan: AttemptPlan) -> None:
@@ -77,7 +77,7 @@ class RunRecord:
     def _write_state(self, state: str, hosts: Sequence[RunHost], result: RunResult | None = None) -> None:
         record = RunState(
             run_id=self._directory.path.name,
-            command=tuple(redacted_words(self._file.command)),
+            command=tuple(redacted_words(self._cluster.command)),
             state=state,
             started=self._started.isoformat(timespec="seconds"),
             launcher=Launcher.this_process(),
@@ -85,7 +85,7 @@ class RunRecord:
             ended=None if state == "running" else datetime.now().astimezone().isoformat(timespec="seconds"),
             result=None if result is None else result.as_record(),
             hosts=tuple(replace(host, ssh_options=tuple(redacted_words(host.ssh_options))) for host in hosts),
-            collect=self._file.collect,
+            collect=self._cluster.collect,
             request=self._request.as_record(),
             inode=self._directory.inode,
             remote_name=self._remote_name,

@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from launcher.caller.here import here
-from launcher.cluster.file.reading import (
-    DEFAULT_COMMAND,
-    NOTHING_ELSE,
-    ClusterFile,
-    Host,
-    local_cluster,
-    read_cluster_file,
-)
+from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host, local_cluster
+from launcher.cluster.defaults import DEFAULT_COMMAND
+from launcher.cluster.file.reading import read_cluster_file
 from launcher.errors import LaunchError, UsageError
 
 FOR_ONE_LAUNCH = frozenset(
@@ -89,30 +84,30 @@ class Request(NamedTuple):
         return cls(**msgspec.structs.asdict(told))
 
 
-def requested_cluster(request: Request) -> ClusterFile:
-    """The cluster file with the command line's own wishes in it.
+def requested_cluster(request: Request) -> Cluster:
+    """The cluster that is meant, with the command line's own wishes in it.
 
     Raises:
         UsageError: the file has mistakes, or it or the command line asks for what cannot be.
     """
     _refuse_reserved(request.env or {})
-    file = (
+    cluster = (
         read_cluster_file(request.cluster, request.cluster_copy)
         if request.cluster
         else local_cluster(request.workers or 1)
     )
-    hosts = tuple(_with_wishes(host, request) for host in file.hosts)
-    restart = file.restart
+    hosts = tuple(_with_wishes(host, request) for host in cluster.hosts)
+    restart = cluster.restart
     if request.max_restarts is not None:
         restart = restart._replace(max_restarts=request.max_restarts)
     if request.command:
-        file = file._replace(command=request.command, per_task=NOTHING_ELSE)
-    if request.keras == "2" and tuple(file.command[:3]) == DEFAULT_COMMAND:
+        cluster = cluster._replace(command=request.command, per_task=NOTHING_ELSE)
+    if request.keras == "2" and tuple(cluster.command[:3]) == DEFAULT_COMMAND:
         raise UsageError(
             "--keras 2: the training program of tf-launch is written for Keras 3; name a command of your own"
         )
-    timeouts = file.timeouts if request.stall is None else file.timeouts._replace(stall=request.stall)
-    return file._replace(hosts=hosts, restart=restart, timeouts=timeouts)
+    timeouts = cluster.timeouts if request.stall is None else cluster.timeouts._replace(stall=request.stall)
+    return cluster._replace(hosts=hosts, restart=restart, timeouts=timeouts)
 
 
 def _with_wishes(host: Host, request: Request) -> Host:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from launcher.caller.called_as import launch_command
 from launcher.caller.standard_output import write_out
+from launcher.cluster.cluster import Cluster
 from launcher.cluster.defaults import LOCALHOST
-from launcher.cluster.file.reading import ClusterFile
 from launcher.cluster.plan import AttemptPlan, brings_training, plan_attempt, thread_warnings
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.console.console import STDERR, STDOUT, Console
@@ -63,21 +63,21 @@ class Session:
     """A run under way: its hosts, its directory, its console, attempt after attempt."""
 
     def __init__(
-        self, file: ClusterFile, request: Request, hosts: Hosts, inbox: Inbox, earlier: Resumption | None = None
+        self, cluster: Cluster, request: Request, hosts: Hosts, inbox: Inbox, earlier: Resumption | None = None
     ) -> None:
-        self._file = file
+        self._cluster = cluster
         self._request = request
         self._hosts = hosts
         self._inbox = inbox
         self._began = time.monotonic()
         self._started = datetime.now().astimezone()
         self._directory = (
-            earlier.directory if earlier else RunDirectory.create(request.run_dir, file.name, self._started)
+            earlier.directory if earlier else RunDirectory.create(request.run_dir, cluster.name, self._started)
         )
         self._hold = None if earlier else Hold(self._directory.path, LAUNCH)
         self._names = Names.of(self._directory.name, earlier.remote_name if earlier else "")
         self._first_attempt = self._directory.next_attempt()
-        self._hosts_of = {task: host.name for host in file.hosts for task in host.tasks}
+        self._hosts_of = {task: host.name for host in cluster.hosts for task in host.tasks}
         self._console = Console(
             self._acknowledge,
             quiet=request.quiet,
@@ -85,10 +85,10 @@ class Session:
             no_color=request.no_color,
             stdout=STDERR if request.as_json else STDOUT,
         )
-        for note in earlier.told(file) if earlier else ():
+        for note in earlier.told(cluster) if earlier else ():
             self._console.say(note)
         self._event_log = EventLog(self._directory.events_file, self._complain)
-        self._sync = ProjectSync(file, hosts, inbox, self._console.say)
+        self._sync = ProjectSync(cluster, hosts, inbox, self._console.say)
         self._logs: dict[Task, Path] = {}
         self._unwritten: AttemptPlan | None = None
         self._interpreters: dict[Task, str | None] = {}
@@ -96,7 +96,7 @@ class Session:
         """Of hosts that are away, since all were ready."""
         self._remote_logs = RemoteLogs(self._complain)
         self._run_hosts: tuple[RunHost, ...] = ()
-        self._files = HostFiles(self._directory, file, hosts, inbox, self._console.say, self._attended)
+        self._files = HostFiles(self._directory, cluster, hosts, inbox, self._console.say, self._attended)
         self._result = RunResult(EXIT_WORKERS_FAILED, self._directory.path, 0)
         """How the run ended, as far as that is known."""
 
@@ -129,16 +129,16 @@ class Session:
 
     def _bring_support(self) -> None:
         """Hosts behind ssh get what their workers need of ours."""
-        remote = [host for host in self._file.hosts if not host.is_local]
+        remote = [host for host in self._cluster.hosts if not host.is_local]
         if remote:
             files = support_files(
-                self._names, fix_keras=not self._request.no_keras_fix, training=brings_training(*self._file.commands)
+                self._names, fix_keras=not self._request.no_keras_fix, training=brings_training(*self._cluster.commands)
             )
             for host in remote:
                 self._hosts.bring(host.name, remote_run_dir(host, self._names), files)
 
     def _attempts(self) -> RunResult:
-        policy = RestartPolicy(self._file.restart.max_restarts, self._file.restart.backoff)
+        policy = RestartPolicy(self._cluster.restart.max_restarts, self._cluster.restart.backoff)
         tried: tuple[Attempt, ...] = ()
         step = newest_step(self._directory.chief)
         for attempt in itertools.count(self._first_attempt):
@@ -149,11 +149,11 @@ class Session:
             if ended.training_done or ended.interrupted is not None:
                 return result
             self._result = result._replace(failure=None)  # should no further attempt come about
-            before, step = step, self._files.newest_step() if self._file.restart.max_restarts else None
+            before, step = step, self._files.newest_step() if self._cluster.restart.max_restarts else None
             tried = (*tried, Attempt(cause, before, step, ended.lone_restarts))
             decision = policy.decide(tried)
             if isinstance(decision, GiveUp):
-                if self._file.restart.max_restarts:
+                if self._cluster.restart.max_restarts:
                     self._complain(f"no {'further ' if len(tried) > 1 else ''}restart: {decision.reason}")
                 return result
             self._await_restart(restarts_used(tried), cause, decision.delay)
@@ -162,18 +162,18 @@ class Session:
     def _attempt(self, attempt: int, restarts_used: int) -> AttemptResult:
         spec, plan = self._ready(attempt)
         self._directory.make_attempt(attempt)
-        remote = [host for host in self._file.hosts if not host.is_local]
+        remote = [host for host in self._cluster.hosts if not host.is_local]
         self._remote_logs.begin({task: self._directory.log(attempt, task) for host in remote for task in host.tasks})
         self._console.begin({task: relative(log) for task, log in self._logs.items()})
         self._hosts.losses.clear()
         ended = supervise(
             plan,
-            self._file.timeouts,
+            self._cluster.timeouts,
             self._hosts,
             self._inbox,
             self._observe,
             self._console.say,
-            LoneWorkers(spec.tasks, self._file.restart, restarts_used),
+            LoneWorkers(spec.tasks, self._cluster.restart, restarts_used),
         )
         if ended.interrupted is not None:
             self._tell_last_places(ended, plan)
@@ -188,15 +188,17 @@ class Session:
         """
         self._sync.finish(self._observe)
         fix_keras = not self._request.no_keras_fix
-        contexts = host_contexts(self._file, self._directory.path, self._names, self._hosts.facts, fix_keras=fix_keras)
-        plan = plan_attempt(self._file, spec, contexts, self._directory.path.name, attempt)
+        contexts = host_contexts(
+            self._cluster, self._directory.path, self._names, self._hosts.facts, fix_keras=fix_keras
+        )
+        plan = plan_attempt(self._cluster, spec, contexts, self._directory.path.name, attempt)
         self._logs = {each.task: self._directory.log(attempt, each.task) for each in plan.tasks}
         if attempt == self._first_attempt:
-            for line in thread_warnings(self._file, spec, contexts):
+            for line in thread_warnings(self._cluster, spec, contexts):
                 self._complain(line)
         self._unwritten = plan
         self._interpreters = {each.task: each.interpreter for each in plan.tasks}
-        self._run_hosts = run_hosts(self._file, contexts)
+        self._run_hosts = run_hosts(self._cluster, contexts)
         if attempt:
             self._files.bring_newest_checkpoint(self._run_hosts)
         if lost := self._lost_hosts():
@@ -214,7 +216,7 @@ class Session:
             StopRequestedError: the user would not wait.
         """
         if attempt == self._first_attempt:
-            spec = self._hosts.prepare(self._file.timeouts.start, self._observe)
+            spec = self._hosts.prepare(self._cluster.timeouts.start, self._observe)
             return spec, self._planned(attempt, spec)
         for losses_left in reversed(range(MOST_LOSSES)):
             spec = self._prepared_again()
@@ -232,7 +234,7 @@ class Session:
         Raises:
             HostError, StopRequestedError: as `_ready`.
         """
-        until = time.monotonic() + self._file.timeouts.start
+        until = time.monotonic() + self._cluster.timeouts.start
         while True:
             self._hosts.call_lost_again(self._observe_for_restart)
             try:
@@ -240,7 +242,7 @@ class Session:
             except HostError as error:
                 if not self._hosts.losses or time.monotonic() + AWAY_LOOK >= until:
                     raise
-                limit = f"{self._file.timeouts.start:g} s (timeouts.start)"
+                limit = f"{self._cluster.timeouts.start:g} s (timeouts.start)"
                 self._once(self._complain, f"{error}\nthis is tried again for {limit}")
             else:
                 self._said.clear()
@@ -267,7 +269,7 @@ class Session:
             StopRequestedError: the user would not wait.
         """
         self._tell_of(cause)
-        limit = self._file.restart.max_restarts
+        limit = self._cluster.restart.max_restarts
         gang = "workers" if all(task.type == "worker" for task in self._logs) else "tasks"
         self._complain(f"restarting all {gang} in {delay:g} s (restart {restart} of {limit})")
         self._attend_for_restart(delay)
@@ -306,7 +308,7 @@ class Session:
         until = time.monotonic() + seconds
         while not over() and (left := until - time.monotonic()) > 0:
             self._hosts.beat()
-            event = receive(self._inbox, min(left, self._file.timeouts.lease / BEATS_PER_LEASE))
+            event = receive(self._inbox, min(left, self._cluster.timeouts.lease / BEATS_PER_LEASE))
             if event is None:
                 continue
             self._observe(event)
@@ -352,11 +354,11 @@ class Session:
             self._record.begin(plan, self._run_hosts)
         else:
             self._record.begin_again(plan)
-        notes = {LOCALHOST: python_note(self._file)}
+        notes = {LOCALHOST: python_note(self._cluster)}
         hosts = ", ".join(name + notes.get(name, "") for name in dict.fromkeys(each.host for each in plan.tasks))
         tasks = counted(each.task for each in plan.tasks)
         self._console.say(f"{tasks} on {hosts}; run directory {relative(self._directory.path)}")
-        if is_first and len(self._file.hosts) > 1:
+        if is_first and len(self._cluster.hosts) > 1:
             addresses = {each.host: each.address.rpartition(":")[0] for each in plan.tasks}
             open_hosts = addresses if plan.admitted == "all" else plan.unheld
             for line in start_warnings(self._hosts.facts, addresses, open_hosts):
@@ -366,7 +368,7 @@ class Session:
     def _record(self) -> RunRecord:
         from launcher.run.record import RunRecord
 
-        return RunRecord(self._directory, self._file, self._request, self._started, self._complain, self._names.run)
+        return RunRecord(self._directory, self._cluster, self._request, self._started, self._complain, self._names.run)
 
     def _finish(self) -> None:
         """Bring what is left, write down how the run ended, then tell it, after all that the workers wrote."""

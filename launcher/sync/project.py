@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from launcher.cluster.cluster import Sync
 from launcher.cluster.file.ignoring import IgnoreRules
-from launcher.cluster.file.reading import Sync
 from launcher.errors import UsageError
 from launcher.on_host.agent.comparing import HASHED_AT_ONCE
 from launcher.on_host.agent.received import RECORD

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.cluster import Cluster, Host
 from launcher.errors import HostError
 from launcher.hosts import events
 from launcher.hosts.all_hosts import SETTLE, Hosts, Observer, StopRequestedError
@@ -22,14 +22,14 @@ if TYPE_CHECKING:  # not needed by a run without `sync`
 class ProjectSync:
     """All hosts at once. It begins with each as soon as that is connected; `finish` waits for all of them."""
 
-    def __init__(self, file: ClusterFile, hosts: Hosts, inbox: Inbox, say: Callable[[str], None]) -> None:
+    def __init__(self, cluster: Cluster, hosts: Hosts, inbox: Inbox, say: Callable[[str], None]) -> None:
         """Nothing is done yet. `say` shows the user a line."""
-        self._sync = file.sync
-        self._waiting = {host.name: host for host in file.hosts if not host.is_local} if file.sync else {}
+        self._sync = cluster.sync
+        self._waiting = {host.name: host for host in cluster.hosts if not host.is_local} if cluster.sync else {}
         self._hosts = hosts
         self._inbox = inbox
         self._say = say
-        self._look = file.timeouts.lease / BEATS_PER_LEASE
+        self._look = cluster.timeouts.lease / BEATS_PER_LEASE
         self._project: Project | None = None
         self._exchanges: dict[str, Exchange] = {}
         self._failures: dict[str, str] = {}

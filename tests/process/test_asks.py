@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.launching import MARK, PATIENCE, await_true, marked_processes
 
-from launcher.cluster.file.reading import Host
+from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.doctor.patient import EXAMINER, Patient
 from launcher.hosts import events

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from support.launching import Launch
 
-from launcher.cluster.file.reading import ClusterFile, Host, Sync
+from launcher.cluster.cluster import Cluster, Host, Sync
 from launcher.errors import HostError, UsageError
 from launcher.hosts import events
 from launcher.hosts.access import Access
@@ -83,7 +83,7 @@ class Syncing:
         agents.before_step = before_step
         places = [self.there / name if apart else self.there for name in hosts]
         each = tuple(Host(name, (), workdir=str(place)) for name, place in zip(hosts, places, strict=True))
-        sync = ProjectSync(ClusterFile("c", each, sync=Sync(self.here)), cast(Hosts, agents), inbox, said.append)
+        sync = ProjectSync(Cluster("c", each, sync=Sync(self.here)), cast(Hosts, agents), inbox, said.append)
 
         def seen(event: events.Event) -> None:
             observe(agents, event)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import Empty
 
-from launcher.cluster.file.reading import RestartLimits, Timeouts
+from launcher.cluster.cluster import RestartLimits, Timeouts
 from launcher.cluster.plan import AttemptPlan, TaskPlan
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.hosts import events

@@ -11,23 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from launcher.cluster.cluster import Cluster, Host, PortRange, RestartLimits, Ssh, Sync, Timeouts, local_cluster
 from launcher.cluster.file.keys import ROOT, json_schema
-from launcher.cluster.file.reading import (
-    ClusterFile,
-    Host,
-    PortRange,
-    RestartLimits,
-    Ssh,
-    Sync,
-    Timeouts,
-    local_cluster,
-    read_cluster_file,
-)
+from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.file.value_structures import ListOf, Record, Shorthand
 from launcher.cluster.spec import Task
 from launcher.errors import UsageError
 
-Read = Callable[[str | bytes], ClusterFile]
+Read = Callable[[str | bytes], Cluster]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TWO_LOCAL = (Host("localhost", (Task("worker", 0), Task("worker", 1))),)
@@ -64,7 +55,7 @@ collect_interval: 5m
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def read(text: str | bytes) -> ClusterFile:
+    def read(text: str | bytes) -> Cluster:
         path = tmp_path / "two_local.yaml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return read_cluster_file(path)._replace(text="")
@@ -73,7 +64,7 @@ def read(tmp_path: Path) -> Read:
 
 
 def test_every_key_is_read(read: Read, tmp_path: Path) -> None:
-    expected = ClusterFile(
+    expected = Cluster(
         name="every_key",
         hosts=(
             Host(
@@ -110,7 +101,7 @@ def test_every_key_is_read(read: Read, tmp_path: Path) -> None:
 
 
 def test_the_shortest_file_is_a_name_from_the_path_and_defaults(read: Read) -> None:
-    assert read("hosts: [{host: localhost, workers: 2}]") == ClusterFile("two_local", TWO_LOCAL)
+    assert read("hosts: [{host: localhost, workers: 2}]") == Cluster("two_local", TWO_LOCAL)
 
 
 def test_a_host_that_does_not_say_runs_one_worker(read: Read) -> None:
@@ -216,7 +207,7 @@ def test_a_name_with_a_newline_does_not_break_the_path(tmp_path: Path) -> None:
     path = tmp_path / "two\n'local\" .yaml"
     path.write_text("hosts: [{host: localhost, workers: 2}]")
 
-    assert read_cluster_file(path)._replace(text="") == ClusterFile("two\n'local\" ", TWO_LOCAL)
+    assert read_cluster_file(path)._replace(text="") == Cluster("two\n'local\" ", TWO_LOCAL)
 
 
 def test_the_environment_is_not_in_a_files_repr(tmp_path: Path) -> None:
@@ -231,7 +222,7 @@ def test_a_run_is_not_named_by_a_secret(read: Read) -> None:
 
 
 def test_workers_without_a_file_are_local_workers() -> None:
-    assert local_cluster(2) == ClusterFile("local", TWO_LOCAL)
+    assert local_cluster(2) == Cluster("local", TWO_LOCAL)
 
 
 def test_no_workers_without_a_file_are_refused() -> None:
@@ -241,7 +232,7 @@ def test_no_workers_without_a_file_are_refused() -> None:
 
 def test_workers_without_a_file_need_no_yaml() -> None:
     program = (
-        "import sys; from launcher.cluster.file.reading import local_cluster; local_cluster(2); "
+        "import sys; from launcher.cluster.cluster import local_cluster; local_cluster(2); "
         "print(*{'yaml', 'msgspec', 'tensorflow', 'launcher.cluster.file.yaml_nodes'} & sys.modules.keys())"
     )
 

@@ -11,16 +11,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher.cluster.file.reading import (
-    DEFAULT_COMMAND,
-    ClusterFile,
-    Host,
-    PortRange,
-    RestartLimits,
-    Ssh,
-    Timeouts,
-    read_cluster_file,
-)
+from launcher.cluster.cluster import Cluster, Host, PortRange, RestartLimits, Ssh, Timeouts
+from launcher.cluster.defaults import DEFAULT_COMMAND
+from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.redaction import redacted_text
 from launcher.cluster.spec import number_tasks
 from launcher.errors import ClusterFileError
@@ -91,11 +84,11 @@ def expected_host(host: dict[str, Any], file: dict[str, Any], tasks: tuple[Any, 
     )
 
 
-def expected_file(file: dict[str, Any]) -> ClusterFile:
+def expected_file(file: dict[str, Any]) -> Cluster:
     """What a file means, worked out in another way than the reader does."""
     defaults = file.get("defaults", {})
     counts = [(defaults | host).get("tasks", {"worker": 1}) for host in file["hosts"]]
-    return ClusterFile(
+    return Cluster(
         name=redacted_text(file.get("name", "c")),
         hosts=tuple(
             expected_host(host, file, tasks) for host, tasks in zip(file["hosts"], number_tasks(counts), strict=True)
@@ -141,7 +134,7 @@ def test_a_command_is_the_same_as_a_text_and_as_a_list(tmp_path: Path, words: li
 
 
 def is_read_or_refused(path: Path, content: bytes) -> None:
-    """A `ClusterFile`, or a `ClusterFileError` with a place for every mistake; never anything else."""
+    """A `Cluster`, or a `ClusterFileError` with a place for every mistake; never anything else."""
     path.write_bytes(content)
     try:
         read_cluster_file(path)

@@ -20,7 +20,7 @@ from support.histories import (
     started,
 )
 
-from launcher.cluster.file.reading import RestartLimits
+from launcher.cluster.cluster import RestartLimits
 from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.run.attempt.gang import AttemptResult, Stop

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
 from launcher.doctor.answers import Answers, Gpu, Gpus, NetworkCard, Program, Python, Room, Surroundings, TensorFlow
@@ -63,7 +63,7 @@ def cluster(*hosts: HostExamination, **keys: Any) -> Examination:
         "dialled": dict.fromkeys((dial(*pair) for pair in pairs), ""),
         "speeds": dict.fromkeys(pairs, LINK),
     }
-    file = ClusterFile("test", tuple(each.host for each in all_hosts))
+    file = Cluster("test", tuple(each.host for each in all_hosts))
     return Examination(file, all_hosts, Gradients(100e6, "an example"), **{**whole, **keys})
 
 

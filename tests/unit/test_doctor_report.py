@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.file.places import Places
-from launcher.cluster.file.reading import ClusterFile, Host
 from launcher.cluster.spec import Task
 from launcher.doctor.answers import Answers, Gpu, Gpus, Python, Room, Surroundings
 from launcher.doctor.examination import Dial, Examination, Gradients, HostExamination, Speed
@@ -39,7 +39,7 @@ HOSTS = (
     HostExamination(Host("gpu-c", (Task("worker", 2),)), complaint=Complaint("it refused the login")),
 )
 EXAMINATION = Examination(
-    ClusterFile("test", tuple(each.host for each in HOSTS)),
+    Cluster("test", tuple(each.host for each in HOSTS)),
     HOSTS,
     Gradients(1e8, "an example"),
     addresses={"gpu-a": "10.0.0.1", "gpu-b": "10.0.0.2"},
@@ -161,7 +161,7 @@ def test_what_a_host_said_cannot_harm_a_terminal_and_the_record_keeps_it() -> No
         HostExamination(Host("gpu-b", (Task("worker", 1),)), facts=HostFacts()),
     )
     examination = Examination(
-        ClusterFile("test", tuple(each.host for each in hosts)),
+        Cluster("test", tuple(each.host for each in hosts)),
         hosts,
         Gradients(1e8, "an example"),
         addresses={"gpu-a": evil, "gpu-b": "10.0.0.2"},

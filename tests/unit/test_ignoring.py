@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from launcher.cluster.cluster import Sync
 from launcher.cluster.file.ignoring import is_pattern
-from launcher.cluster.file.reading import Sync
 from launcher.errors import UsageError
 from launcher.sync.project import read_project
 

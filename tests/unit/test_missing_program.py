@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file.reading import PROJECTS, ClusterFile, Host, Sync, local_cluster
+from launcher.cluster.cluster import Cluster, Host, Sync, local_cluster
+from launcher.cluster.defaults import PROJECTS
 from launcher.errors import UsageError
 from launcher.run.missing_program import program_file, refuse_missing_programs
 
@@ -85,9 +86,9 @@ def test_a_type_of_task_is_asked_for_its_own_program() -> None:
         refuse_missing_programs(LOCAL._replace(command=("train.py",), per_task={"worker": ("ps.py",)}))
 
 
-def behind_ssh(here: Path, *command: str, workdir: str | None, sync: bool = True) -> ClusterFile:
+def behind_ssh(here: Path, *command: str, workdir: str | None, sync: bool = True) -> Cluster:
     host = Host("gpu-a", LOCAL.hosts[0].tasks, workdir=workdir)
-    return ClusterFile("x", (host,), command, sync=Sync(here) if sync else None)
+    return Cluster("x", (host,), command, sync=Sync(here) if sync else None)
 
 
 def test_a_project_that_is_sent_must_have_the_program(here: Path) -> None:

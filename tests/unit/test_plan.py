@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.cluster.file.reading import ClusterFile, Host
+from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import HostContext, TaskPlan, plan_attempt, python_of, thread_warnings, worker_argv
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.errors import UsageError
@@ -28,14 +28,14 @@ def planned(
 ) -> dict[str, TaskPlan]:
     spec = ClusterSpec({task: f"127.0.0.1:{2000 + n}" for n, task in enumerate(host.tasks)})
     context = CONTEXT._replace(environment=environment or {}, keras_fix=fix)
-    file = ClusterFile("test", (host,), command, per_task=per_task or {})
+    file = Cluster("test", (host,), command, per_task=per_task or {})
     plan = plan_attempt(file, spec, {host.name: context}, "r", attempt=1)
     return {each.task.slug: each for each in plan.tasks}
 
 
 def warnings(host: Host) -> list[str]:
     spec = ClusterSpec({task: f"127.0.0.1:{2000 + n}" for n, task in enumerate(host.tasks)})
-    return thread_warnings(ClusterFile("test", (host,)), spec, {host.name: CONTEXT})
+    return thread_warnings(Cluster("test", (host,)), spec, {host.name: CONTEXT})
 
 
 TWO = Host("localhost", tasks(worker=2))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster.file.reading import Host
+from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.hosts.facts import HostFacts, candidates, same_machines, skewed_clocks, start_warnings
 from launcher.hosts.reachability import Proof

@@ -92,7 +92,7 @@ def _odd_card(check: str, host: str, what: str, why: str, remedy: str) -> Findin
 
 
 def _prediction(examination: Examination) -> Iterator[Finding]:
-    workers = sum(task.type in ("chief", "worker") for host in examination.file.hosts for task in host.tasks)
+    workers = sum(task.type in ("chief", "worker") for host in examination.cluster.hosts for task in host.tasks)
     hosts = [each.name for each in examination.hosts]
     seconds = ring_seconds(examination.gradients, workers, hosts, examination.speeds)
     if seconds is None or workers < 2:

@@ -25,7 +25,7 @@ NAME = (
 
 def findings(examination: Examination) -> Iterator[Finding]:
     """Of these."""
-    fixed = {host.name for host in examination.file.hosts if host.address}
+    fixed = {host.name for host in examination.cluster.hosts if host.address}
     all_failed = failures(examination.dialled)
     by_host: dict[str, dict[Dial, str]] = {}
     for dial, why in examination.dialled.items():

@@ -28,8 +28,8 @@ def findings(examination: Examination) -> Iterator[Finding]:
                 "workdir",
             )
     files = {host: program.files for host, program in programs.items() if program.files}
-    commands = {each.name: examination.file.command_of(each.plan.task) for each in examination.reached if each.plan}
-    for command in examination.file.commands:
+    commands = {each.name: examination.cluster.command_of(each.plan.task) for each in examination.reached if each.plan}
+    for command in examination.cluster.commands:
         yield from _different({host: found for host, found in files.items() if commands.get(host) == command})
 
 

@@ -43,7 +43,7 @@ def findings(examination: Examination) -> Iterator[Finding]:
 
 def _is_open(each: HostExamination, examination: Examination) -> bool:
     """By what the cluster file says."""
-    return examination.file.open_network or not each.host.hold_ports
+    return examination.cluster.open_network or not each.host.hold_ports
 
 
 def _no_gate(host: str, reason: str) -> Finding:

@@ -7,7 +7,7 @@ import signal as signals
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from launcher.cluster.file.reading import Timeouts
+from launcher.cluster.cluster import Timeouts
 from launcher.cluster.plan import AttemptPlan
 from launcher.cluster.spec import Task, has_coordinator
 from launcher.hosts import events

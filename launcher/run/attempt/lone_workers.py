@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from launcher.cluster.file.reading import RestartLimits
+from launcher.cluster.cluster import RestartLimits
 from launcher.cluster.spec import Task, has_coordinator
 from launcher.run.failure.classify import Ending, classify
 from launcher.run.failure.restart_policy import delay_of, lasting_reason

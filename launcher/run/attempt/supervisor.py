@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from launcher.cluster.file.reading import Timeouts
+from launcher.cluster.cluster import Timeouts
 from launcher.cluster.plan import AttemptPlan, TaskPlan
 from launcher.hosts import events
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive

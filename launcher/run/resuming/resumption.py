@@ -12,7 +12,8 @@ from typing import NamedTuple
 from launcher.caller.here import here
 from launcher.caller.own_files import ForeignError, read_own
 from launcher.caller.standard_output import write_error
-from launcher.cluster.file.reading import ClusterFile, read_cluster_file
+from launcher.cluster.cluster import Cluster
+from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.placeholders import kept
 from launcher.cluster.redaction import REDACTED
 from launcher.cluster.redaction.yaml_copy import redacted_yaml
@@ -50,21 +51,21 @@ class Resumption(NamedTuple):
         is_copy = self.state.inode not in (0, self.directory.inode)
         return "" if is_copy else self.state.known_remote_name()
 
-    def told(self, file: ClusterFile) -> Iterator[str]:
+    def told(self, cluster: Cluster) -> Iterator[str]:
         """The notes, and other hosts than it had."""
         yield from self.notes
-        now, before = [host.name for host in file.hosts], [host.name for host in self.state.hosts]
+        now, before = [host.name for host in cluster.hosts], [host.name for host in self.state.hosts]
         if before and set(now) != set(before):
             yield f"other hosts than before: {', '.join(now)} (before: {', '.join(before)})"
 
-    def ask_for_options(self, file: ClusterFile) -> None:
+    def ask_for_options(self, cluster: Cluster) -> None:
         """Return if the options for ssh of a cluster file that the run names may be used.
 
         Raises:
             UsageError: they may not.
         """
         if self.names_cluster and not self.request.trust_ssh_options:
-            options = {host.name: chosen_options(host) for host in file.hosts if not host.is_local}
+            options = {host.name: chosen_options(host) for host in cluster.hosts if not host.is_local}
             ask_for_options(self.directory, self.state, options)
 
 
