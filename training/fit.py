@@ -9,7 +9,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from training import keras_progress
 from training.callbacks import EpochLog, SaveCheckpoints, Validation
 from training.checkpoint import Checkpoints
 from training.config import TrainingConfig
@@ -17,6 +16,7 @@ from training.data.digits import Examples, load_digits
 from training.data.order import Indices, run_steps, split, steps_per_epoch, validation_bounds
 from training.data.pipeline import training_dataset, validation_dataset
 from training.export import export_model
+from training.keras_fix import progress
 from training.models import MODELS
 from training.strategy import build_strategy, wait_for_all
 from training.tf_config import Place
@@ -100,7 +100,7 @@ def fit(config: TrainingConfig, strategy: Any, model: Any, data: Data, done: int
 
     `steps_per_epoch` keeps one iterator for the whole run: destroying one costs time, and the order would start over.
     """
-    keras_progress.enable()
+    progress.enable()
     steps = run_steps(len(data.training.labels), config.seed, range(done, config.epochs), data.global_batch)
     held_out = validation_dataset(strategy, data.held_out, data.validation_bounds)
     model.fit(

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from training import keras_multiworker
+from training import keras_fix
 from training.devices import prepare_devices
 from training.tf_config import Place
 
@@ -22,7 +22,7 @@ def build_strategy(place: Place) -> Any:
     """
     gpus = prepare_devices()
     if place.workers > 1:
-        keras_multiworker.enable()
+        keras_fix.enable()
         return tf.distribute.MultiWorkerMirroredStrategy()
     return tf.distribute.MirroredStrategy(gpus) if len(gpus) > 1 else tf.distribute.get_strategy()
 

@@ -38,7 +38,7 @@ class HostContext(NamedTuple):
     bootstrap: str
     """The directory of our `sitecustomize.py`."""
     keras_fix: str | None
-    """The path of `keras_multiworker.py`; `keras_progress.py` and `keras_stall.py` are beside it."""
+    """The directory of the package `keras_fix`."""
     program: str | None = None
     """A directory behind all others on `PYTHONPATH`: the training program that we brought along."""
     training_python: str | None = None

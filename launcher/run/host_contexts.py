@@ -20,9 +20,7 @@ from launcher.run_directory.state import RunHost
 PACKAGE = Path(__file__).resolve().parents[1]
 TRAINING = PACKAGE.parent / "training"
 BOOTSTRAP = PACKAGE / "on_host" / "bootstrap"
-KERAS_FIX = TRAINING / "keras_multiworker.py"
-KERAS_BESIDE = (TRAINING / "keras_progress.py", TRAINING / "keras_stall.py")
-"""Found by the bootstrap beside the fix."""
+KERAS_FIX = TRAINING / "keras_fix"
 PROGRAM = "program"
 """The training program, where that is what runs, below what we bring along."""
 OUTPUT = "output"
@@ -81,7 +79,7 @@ def _local_context(directory: Path, fix_keras: bool) -> HostContext:
         run_dir=str(directory),
         environment=os.environ,
         bootstrap=str(BOOTSTRAP),
-        keras_fix=str(KERAS_FIX) if fix_keras and KERAS_FIX.is_file() else None,
+        keras_fix=str(KERAS_FIX) if fix_keras and KERAS_FIX.is_dir() else None,
         training_python=sys.executable,
     )
 
@@ -97,7 +95,7 @@ def _remote_context(host: Host, names: Names, facts: HostFacts, fix_keras: bool,
         run_dir=run_dir,
         environment=facts.environment,
         bootstrap=support,
-        keras_fix=f"{support}/{KERAS_FIX.name}" if fix_keras and KERAS_FIX.is_file() else None,
+        keras_fix=f"{support}/{KERAS_FIX.name}" if fix_keras and KERAS_FIX.is_dir() else None,
         program=f"{support}/{PROGRAM}" if training else None,
     )
 
@@ -117,9 +115,10 @@ def expanded(path: str, home: str) -> str:
 
 def support_files(names: Names, *, fix_keras: bool, training: bool) -> dict[str, bytes]:
     """What a host behind ssh needs of ours beside the agent: path below the run's directory -> content."""
-    fix = (KERAS_FIX, *KERAS_BESIDE) if fix_keras and KERAS_FIX.is_file() else ()
-    ours = (*sorted(BOOTSTRAP.glob("*.py")), *fix)
-    files = {f"{names.support}/{path.name}": path.read_bytes() for path in ours}
+    ours = {path.name: path for path in sorted(BOOTSTRAP.glob("*.py"))}
+    if fix_keras:
+        ours |= {f"{KERAS_FIX.name}/{path.name}": path for path in sorted(KERAS_FIX.glob("*.py"))}
+    files = {f"{names.support}/{name}": path.read_bytes() for name, path in ours.items()}
     if training:
         for path in sorted(TRAINING.rglob("*")):
             if path.is_file() and path.suffix in (".py", ".npz"):

@@ -107,9 +107,10 @@ def run(
 ) -> Arrived:
     """Run the ways in one gang; where one breaks it, the ways after it run in another.
 
-    `keras`: a directory with another Keras than the installed one; `enable`: the file whose `enable()` is called.
+    `keras`: a directory with another Keras than the installed one; `enable`: a module whose `enable()` is called.
     """
-    env = {"PYTHONPATH": os.pathsep.join([keras, str(SCRIPTS)] if keras else [str(SCRIPTS)])}
+    path = [keras, str(SCRIPTS), str(SCRIPTS.parents[2]) if enable else ""]
+    env = {"PYTHONPATH": os.pathsep.join(filter(None, path))}
     arguments = ["--enable", enable] if enable else []
     left, outputs = list(names), [""] * max(1, world.workers)
     records: dict[str, list[Record]] = {}

@@ -72,7 +72,7 @@ def keras_fix_env(env: Mapping[str, str]) -> dict[str, str]:
     path = env.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
     return {
         "PYTHONPATH": os.pathsep.join([bootstrap, path] if path else [bootstrap]),
-        "LAUNCH_KERAS_FIX": str(REPOSITORY / "training" / "keras_multiworker.py"),
+        "LAUNCH_KERAS_FIX": str(REPOSITORY / "training" / "keras_fix"),
     }
 
 

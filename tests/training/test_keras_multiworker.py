@@ -18,7 +18,9 @@ import pytest
 from support.keras_runs import SCRIPTS, Arrived, Way, World, numbers, run, ways
 from support.last_line import last_line
 
-FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
+REPOSITORY = Path(__file__).resolve().parents[2]
+FIX = "training.keras_fix"
+OURS = {"PYTHONPATH": str(REPOSITORY)}
 TOLERANCE = 1e-4
 WORLDS = {"1": World(1), "1x2": World(1, devices=2), "2": World(2), "3": World(3), "2x2": World(2, devices=2)}
 OLDEST_KERAS = Path(__file__).with_name("oldest-keras.txt")
@@ -159,7 +161,7 @@ def test_two_workers_with_the_oldest_keras_arrive_where_one_process_does(
 @pytest.mark.parametrize("way", BY_REPLICAS)
 def test_mirrored_strategy_is_untouched_to_the_last_bit(arrive: Arrive, way: str) -> None:
     mirrored = World(0, devices=2, mirrored=True)
-    stock, enabled = arrive(mirrored), arrive(mirrored, BY_REPLICAS, enable=str(FIX))
+    stock, enabled = arrive(mirrored), arrive(mirrored, BY_REPLICAS, enable=FIX)
     assert_close(enabled, stock, way, tolerance=0)
 
 
@@ -188,7 +190,7 @@ def test_a_program_that_uses_tf_keras_as_the_tutorials_do_trains(gang: Callable[
 def test_a_program_that_calls_enable_itself_trains_with_one_worker_and_without_tf_config(
     gang: Callable[..., Any], workers: int
 ) -> None:
-    [ended] = gang(workers, ["python", str(SCRIPTS / "enable_alone.py"), str(FIX)])
+    [ended] = gang(workers, ["python", str(SCRIPTS / "enable_alone.py"), FIX], env=OURS)
     assert ended.exit_code == 0, ended.output[-4000:]
     assert ended.output.count("tf-launch:") == 1
 
@@ -196,9 +198,9 @@ def test_a_program_that_calls_enable_itself_trains_with_one_worker_and_without_t
 def test_a_program_that_builds_graphs_by_hand_gets_what_stock_keras_says(
     gang: Callable[..., Any], tmp_path: Path
 ) -> None:
-    files = [str(FIX.with_name(f"{name}.py")) for name in ("keras_multiworker", "keras_stall", "keras_progress")]
-    env = {"LAUNCH_PROGRESS": str(tmp_path / "progress.jsonl")}
-    [ended] = gang(1, ["python", str(SCRIPTS / "graph_by_hand.py"), *files], env=env)
+    modules = [FIX, f"{FIX}.stall", f"{FIX}.progress"]
+    env = {**OURS, "LAUNCH_PROGRESS": str(tmp_path / "progress.jsonl")}
+    [ended] = gang(1, ["python", str(SCRIPTS / "graph_by_hand.py"), *modules], env=env)
     assert ended.exit_code == 0, ended.output[-4000:]
     [line] = [line for line in ended.output.splitlines() if line.startswith("{")]
     answers = json.loads(line)

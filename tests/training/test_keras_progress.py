@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import sys
 from collections.abc import Callable
@@ -14,7 +14,6 @@ import pytest
 from support.launching import Launch
 
 SCRIPTS = Path(__file__).parent / "scripts"
-PROGRESS = Path(__file__).resolve().parents[2] / "training" / "keras_progress.py"
 STEPS, EPOCHS = 120, 2
 
 Reports = list[dict[str, Any]]
@@ -134,14 +133,9 @@ def test_a_callback_list_of_ones_own_works_with_and_without_a_model(gang: Callab
 
 @pytest.fixture
 def progress(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The file that reports, which needs no TensorFlow to be imported, loaded anew."""
-    spec = importlib.util.spec_from_file_location("keras_progress_anew", PROGRESS)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """What reports, which needs no TensorFlow to be imported, with a file to report in."""
     monkeypatch.setenv("LAUNCH_PROGRESS", "progress")
-    return module
+    return importlib.import_module("training.keras_fix.progress")
 
 
 class UnknownCallbackList:

@@ -6,6 +6,7 @@ The modules are made up, or made from the sources of each minor version of Keras
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import re
@@ -22,7 +23,7 @@ import pytest
 
 from launcher.run.failure.refused_keras import for_refused_keras
 
-FIX = Path(__file__).resolve().parents[2] / "training" / "keras_multiworker.py"
+PARTS = Path(__file__).resolve().parents[2] / "training" / "keras_fix" / "parts.py"
 TRAINER = "keras.src.backend.tensorflow.trainer"
 SAVING = "keras.src.saving.saving_lib"
 OTHERS = ("keras.src.backend.tensorflow.optimizer", "keras.src.backend.tensorflow.core", "keras.src.losses.loss")
@@ -166,8 +167,11 @@ ALL = [f"{owner}.{name}" for owner, names in REPLACED.items() for name in names.
 
 @pytest.fixture
 def fix(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The file of the fix, which needs no TensorFlow to be imported, loaded anew."""
-    return load(FIX, "keras_multiworker_anew", monkeypatch)
+    """The package of the fix, loaded anew; to see what is replaced it needs no TensorFlow."""
+    for name in [name for name in sys.modules if f"{name}.".startswith("training.keras_fix.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(__version__="2.21.0"))
+    return importlib.import_module("training.keras_fix")
 
 
 @pytest.fixture
@@ -368,9 +372,10 @@ def test_the_sources_of_every_minor_version_are_recognised(
     minor: str,
 ) -> None:
     [version] = [each for each in wheels if each.startswith(f"{minor}.")]
-    sources = trainer_of(wheels[version], set(re.findall(r'"(\w+)"', FIX.read_text())))
+    sources = trainer_of(wheels[version], set(re.findall(r'"(\w+)"', PARTS.read_text())))
     trainer = keras(sources, version)
-    wanted = {part.title for part in fix._parts_of(trainer, fix._minor(version))}
+    parts = importlib.import_module(f"{fix.__name__}.parts")
+    wanted = {part.title for part in parts.parts_of(trainer, fix.recognising.minor_of(version))}
     replaced = fix.enable()
     assert capsys.readouterr().err == ""
     assert set(replaced.split(", ")) == wanted

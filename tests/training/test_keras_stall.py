@@ -12,20 +12,26 @@ import pytest
 from support.last_line import last_line
 
 SCRIPT = Path(__file__).parent / "scripts" / "drop_iterators.py"
-TRAINING = Path(__file__).resolve().parents[2] / "training"
-BOOTSTRAP = TRAINING.parent / "launcher" / "on_host" / "bootstrap"
-STALL = str(TRAINING / "keras_stall.py")
+KERAS_FIX = Path(__file__).resolve().parents[2] / "training" / "keras_fix"
+COPY = "somebodys_copy"
+STALL = f"{COPY}.stall"
 DROPPING = "tf-launch: drops tf.data iterators"
 
 
 @pytest.fixture(scope="module")
-def train(gang: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """What worker 0 of n (0: one process without strategy) tells, with a copy of the Keras fix and of nothing else."""
-    fix = shutil.copy(TRAINING / "keras_multiworker.py", tmp_path_factory.mktemp("fix"))
+def path(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """With a copy of the Keras fix, and nothing else of ours."""
+    directory = tmp_path_factory.mktemp("path")
+    shutil.copytree(KERAS_FIX, directory / COPY)
+    return {"PYTHONPATH": str(directory)}
 
-    def run(n: int, *argv: str) -> dict[str, Any]:
-        env = {"LAUNCH_KERAS_FIX": str(fix), "PYTHONPATH": str(BOOTSTRAP)}
-        ended = gang(n, ["python", str(SCRIPT), *argv], env=env, timeout=300)
+
+@pytest.fixture(scope="module")
+def train(gang: Callable[..., Any], path: dict[str, str]) -> Callable[..., dict[str, Any]]:
+    """What worker 0 of n (0: one process without strategy) tells; the fix for several workers is enabled."""
+
+    def run(n: int, kind: str, *modules: str) -> dict[str, Any]:
+        ended = gang(n, ["python", str(SCRIPT), kind, COPY, *modules], env=path, timeout=300)
         assert [worker.exit_code for worker in ended] == [0] * len(ended), ended[0].output[-4000:]
         told: dict[str, Any] = json.loads(last_line(ended[0].output))
         return told
@@ -60,9 +66,10 @@ def test_a_pipeline_that_calls_python_is_dropped_as_before_and_has_no_thread_tha
     ],
 )
 def test_a_process_ends_with_its_exit_code_while_an_iterator_is_not_dropped_yet(
-    gang: Callable[..., Any], how: str, end: tuple[int, str]
+    gang: Callable[..., Any], path: dict[str, str], how: str, end: tuple[int, str]
 ) -> None:
-    [ended] = gang(0, ["python", str(SCRIPT.with_name("iterator_that_is_never_dropped.py")), STALL, how], timeout=120)
+    script = str(SCRIPT.with_name("iterator_that_is_never_dropped.py"))
+    [ended] = gang(0, ["python", script, STALL, how], env=path, timeout=120)
     assert (ended.exit_code, ended.output.splitlines()[-1]) == end, ended.output[-4000:]
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher.run.host_contexts import Names, support_files
+from launcher.run.host_contexts import KERAS_FIX, Names, support_files
 
 BOOTSTRAP = Path(__file__).resolve().parents[2] / "launcher" / "on_host" / "bootstrap"
 GANG = json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}})
 ALONE = json.dumps({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}})
 FIX = "import sys\n\ndef enable():\n    print('fixed', sys.modules['keras'].finished)\n"
+REPORTS = FIX.replace("fixed", "reports")
+NOTHING = "def enable():\n    pass\n"
 
 
 @pytest.fixture
@@ -28,12 +30,12 @@ def packages(tmp_path: Path) -> Path:
     return directory
 
 
-def python(packages: Path, code: str, fix: str | Path | None = FIX, **env: str) -> subprocess.CompletedProcess[str]:
+def python(
+    packages: Path, code: str, fix: str | Path | None = FIX, progress: str = REPORTS, **env: str
+) -> subprocess.CompletedProcess[str]:
     """Run a worker's code as the launcher would have it run."""
     if isinstance(fix, str):
-        path = packages / "the_fix.py"
-        path.write_text(fix)
-        fix = path
+        fix = package(packages / "the fix", enabling=fix, stall=NOTHING, progress=progress)
     named = {} if fix is None else {"LAUNCH_KERAS_FIX": str(fix)}
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "TF_", "LAUNCH_"))}
     path_variable = os.pathsep.join(map(str, (BOOTSTRAP, packages)))
@@ -45,6 +47,14 @@ def python(packages: Path, code: str, fix: str | Path | None = FIX, **env: str) 
         text=True,
         check=False,
     )
+
+
+def package(directory: Path, **chapters: str) -> Path:
+    """A package with these modules."""
+    directory.mkdir()
+    for name, text in {"__init__": "", **chapters}.items():
+        (directory / f"{name}.py").write_text(text)
+    return directory
 
 
 def printed(process: subprocess.CompletedProcess[str]) -> list[str]:
@@ -104,32 +114,26 @@ def test_keras_is_left_alone_without_a_cluster_and_where_legacy_keras_is_wanted(
     assert printed(python(packages, "import keras; print('done')", **env)) == ["done"]
 
 
-REPORTS = "import sys\n\ndef enable():\n    print('reports', sys.modules['keras'].finished)\n"
-
-
 @pytest.mark.parametrize("config", [GANG, ALONE])
 def test_keras_is_fixed_and_progress_reported_with_any_number_of_workers(packages: Path, config: str) -> None:
-    (packages / "keras_progress.py").write_text(REPORTS)
     said = printed(python(packages, "import keras", LAUNCH_PROGRESS="a file", TF_CONFIG=config))
     assert said == ["fixed True", "reports True"]
 
 
 def test_progress_is_reported_without_a_cluster(packages: Path) -> None:
-    (packages / "keras_progress.py").write_text(REPORTS)
     assert printed(python(packages, "import keras", LAUNCH_PROGRESS="a file", TF_CONFIG="")) == ["reports True"]
 
 
 def test_reports_that_fail_are_said_in_one_line_and_the_fix_is_enabled(packages: Path) -> None:
-    process = python(packages, "import keras", LAUNCH_PROGRESS="a file")
+    process = python(packages, "import keras", progress="1 / 0", LAUNCH_PROGRESS="a file")
     assert (process.returncode, process.stdout) == (0, "fixed True\n")
     [line] = process.stderr.splitlines()
-    assert line.startswith("tf-launch: no reports of progress: ")
-    assert str(packages / "keras_progress.py") in line
+    assert line == "tf-launch: no reports of progress: ZeroDivisionError: division by zero"
 
 
 def test_all_that_is_loaded_travels_to_a_host() -> None:
     bootstrap = {f"support-0/{path.name}" for path in BOOTSTRAP.glob("*.py")}
-    fix = {f"support-0/{name}.py" for name in ("keras_multiworker", "keras_progress", "keras_stall")}
+    fix = {f"support-0/keras_fix/{path.name}" for path in KERAS_FIX.glob("*.py")}
     assert set(support_files(Names("run", "support-0"), fix_keras=True, training=False)) == bootstrap | fix
     assert set(support_files(Names("run", "support-0"), fix_keras=False, training=False)) == bootstrap
 
@@ -141,11 +145,11 @@ def test_nothing_is_watched_without_a_fix_or_when_it_is_off(packages: Path, env:
 
 
 def test_a_missing_fix_is_said_in_one_line_and_the_program_goes_on(packages: Path) -> None:
-    process = python(packages, "import keras; print('done')", fix=packages / "none.py")
+    process = python(packages, "import keras; print('done')", fix=packages / "none")
     assert (process.returncode, process.stdout) == (0, "done\n")
     [line] = process.stderr.splitlines()
     assert line.startswith("tf-launch: ")
-    assert str(packages / "none.py") in line
+    assert str(packages / "none") in line
 
 
 @pytest.mark.parametrize("fix", ["def enable():\n    raise RuntimeError('two\\nlines')\n", "not python", ""])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from launcher.run.failure.excerpt import SCREENFUL, last_lines, log_lines, of_traceback
 from launcher.run.failure.frames import is_own, own_places
 from launcher.run.failure.traceback_text import last_crash
-from launcher.run.host_contexts import KERAS_BESIDE, KERAS_FIX, PACKAGE, Names, support_files
+from launcher.run.host_contexts import BOOTSTRAP, KERAS_FIX, Names, support_files
 
 HEAD = "Traceback (most recent call last):"
 FRAME = ('  File "/home/user/train.py", line 3, in <module>', "    f()")
@@ -18,7 +18,7 @@ ARRAY = [" [[0.1 0.2]", *["  [0.5 nan 1.2e-05]"] * 999, "  [0.1 inf]]"]
 
 # ---- whose frames
 def test_whatever_launch_brings_into_a_worker_is_not_the_users() -> None:
-    here = [*(PACKAGE / "bootstrap").glob("*.py"), KERAS_FIX, *KERAS_BESIDE]
+    here = [*BOOTSTRAP.glob("*.py"), *KERAS_FIX.glob("*.py")]
     names = Names.of("20261122-101500-two_hosts")
     there = f"/home/me/.tf-launch/runs/{names.run}"
 
@@ -58,7 +58,9 @@ def test_a_library_is_not_the_users(path: str) -> None:
 
 
 def test_where_only_foreign_frames_are_left_no_place_is_named() -> None:
-    assert own_places([f'  File "{KERAS_FIX}", line 7, in run', '  File "/usr/lib/python3.11/ast.py", line 2']) == []
+    foreign = [f'  File "{KERAS_FIX}/steps.py", line 7, in run', '  File "/usr/lib/python3.11/ast.py", line 2']
+
+    assert own_places(foreign) == []
 
 
 # ---- what is shown

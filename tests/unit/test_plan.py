@@ -11,7 +11,7 @@ from launcher.cluster.plan import HostContext, TaskPlan, plan_attempt, python_of
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.errors import UsageError
 
-BOOTSTRAP, FIX = "/opt/launcher/bootstrap", "/opt/training/keras_multiworker.py"
+BOOTSTRAP, FIX = "/opt/launcher/bootstrap", "/opt/training/keras_fix"
 CONTEXT = HostContext("/venv/bin/python", "/home/me", 8, "/runs/r/chief", "/runs/r", {}, BOOTSTRAP, None)
 
 

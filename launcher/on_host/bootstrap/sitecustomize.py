@@ -82,9 +82,9 @@ def wants_keras_fix(env: "dict[str, str]") -> bool:
     legacy = env.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # as TensorFlow reads it
     if not fix or fix.lower() in OFF or legacy or not ("TF_CONFIG" in env or env.get("LAUNCH_PROGRESS")):
         return False
-    if os.path.isfile(fix):  # noqa: PTH113
+    if os.path.isfile(os.path.join(fix, "__init__.py")):  # noqa: PTH113, PTH118
         return True
-    ImportWatch.say(f"LAUNCH_KERAS_FIX names {fix}, which is not a file", "no Keras fix, `Model.fit` may fail")
+    ImportWatch.say(f"LAUNCH_KERAS_FIX names {fix}, which is no package", "no Keras fix, `Model.fit` may fail")
     return False
 
 

@@ -7,27 +7,33 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
 
 GANG = ("chief", "worker")
-PROGRESS, STALL = "keras_progress.py", "keras_stall.py"
-"""Files beside the fix: one reports the progress of `fit`, the other takes a wait from the end of each epoch."""
+FIX = "tf_launch_keras_fix"
+"""What the package is called here, wherever it lies: no module of a program has this name."""
+NO_FIX = "no Keras fix, `Model.fit` may fail"
 
 
 def after_import(_keras: ModuleType, watch: Any) -> None:
-    """Keras has just been imported: enable the fix where workers train together, and what lies beside it."""
-    fix = os.environ.get("LAUNCH_KERAS_FIX", "")
+    """Keras has just been imported: enable the fix where workers train together, and two chapters of it everywhere."""
+    wanted = {"stall": "an epoch may wait for tf.data at its end"}
     if any(map(has_gang, clusters(watch.given))):
-        try_to_enable(fix, watch.say, "no Keras fix, `Model.fit` may fail")
-    beside = os.path.dirname(fix)  # noqa: PTH120 - no path is imported here
-    stall = os.path.join(beside, STALL)  # noqa: PTH118
-    if os.path.isfile(stall):  # noqa: PTH113 - a copy of the fix alone is enough
-        try_to_enable(stall, watch.say, "an epoch may wait for tf.data at its end")
+        wanted = {"enabling": NO_FIX, **wanted}
     if os.environ.get("LAUNCH_PROGRESS"):
-        try_to_enable(os.path.join(beside, PROGRESS), watch.say, "no reports of progress")  # noqa: PTH118
+        wanted["progress"] = "no reports of progress"
+    try:
+        load_package(os.environ.get("LAUNCH_KERAS_FIX", ""))
+    except Exception as error:
+        watch.say(error, NO_FIX)
+        return
+    for chapter, missing in wanted.items():
+        try_to_enable(chapter, watch.say, missing)
 
 
 def clusters(given: Mapping[str, str]) -> list[str | None]:
@@ -35,23 +41,26 @@ def clusters(given: Mapping[str, str]) -> list[str | None]:
     return [os.environ.get("TF_CONFIG"), given.get("TF_CONFIG"), given.get("LAUNCH_TF_CONFIG")]
 
 
-def try_to_enable(path: str, say: Callable[[object, str], None], missing: str) -> None:
-    """Say it where it fails, whatever is wrong with the file: the program may not need it."""
+def try_to_enable(chapter: str, say: Callable[[object, str], None], missing: str) -> None:
+    """Say it where it fails, whatever is wrong with the chapter: the program may not need it."""
     try:
-        enable(path)
+        import_module(f"{FIX}.{chapter}").enable()
     except Exception as error:
         say(error, missing)
 
 
-def enable(path: str) -> None:
-    """Load a file by its path and call its `enable()`."""
-    name = os.path.basename(path).partition(".")[0]  # noqa: PTH119
-    spec = spec_from_file_location(f"tf_launch_{name}", path)
+def load_package(directory: str) -> None:
+    """Import the package of the fix from its directory, which is on nobody's path."""
+    path = os.path.join(directory, "__init__.py")  # noqa: PTH118 - no path is imported here
+    spec = spec_from_file_location(FIX, path, submodule_search_locations=[directory])
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path}, which LAUNCH_KERAS_FIX leads to, is no Python file")
-    loaded = module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    loaded.enable()
+        raise ImportError(f"{directory}, which LAUNCH_KERAS_FIX names, is no Python package")
+    sys.modules[FIX] = package = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(package)
+    except BaseException:
+        del sys.modules[FIX]
+        raise
 
 
 def has_gang(tf_config: str | None) -> bool:

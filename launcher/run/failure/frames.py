@@ -10,8 +10,8 @@ _LIBRARY = re.compile(
     r"site-packages/|dist-packages/|/lib(?:64)?/python3\.\d+/|__autograph_generated_file|^<(?!stdin>)|\.pyx$"
 )
 _BROUGHT_BY_US = re.compile(
-    r"(?:^|/)training/keras_(?:multiworker|progress|stall)\.py$|(?:^|/)launcher/(?:on_host/)?bootstrap/\w+\.py$"
-    r"|-[0-9a-f]{16}/support-[0-9a-f]{16}/\w+\.py$"
+    r"(?:^|/)training/keras_fix/\w+\.py$|(?:^|/)launcher/(?:on_host/)?bootstrap/\w+\.py$"
+    r"|-[0-9a-f]{16}/support-[0-9a-f]{16}/(?:keras_fix/)?\w+\.py$"
 )
 """What `launch` brings into every worker: from this checkout, and from a run's directory on a host behind ssh."""
 

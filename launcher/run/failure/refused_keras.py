@@ -1,4 +1,4 @@
-"""The remedy for a Keras that `training/keras_multiworker.py` has left as it is, told by its line in the log. Pure."""
+"""The remedy for a Keras that `training/keras_fix` has left as it is, told by its line in the log. Pure."""
 
 from __future__ import annotations
 

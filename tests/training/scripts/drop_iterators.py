@@ -2,16 +2,16 @@
 
 `tuned` is what the options of the datasets iterated over say: false where one may not be tuned, null by default.
 
-argv: "arrays", "dataset" or "generator"; the path of a file whose `enable()` is called first, if any.
+argv: "arrays", "dataset" or "generator"; the modules whose `enable()` is called first.
 """
 
 import gc
 import json
 import os
-import runpy
 import sys
 import threading
 import weakref
+from importlib import import_module
 from typing import Any
 
 import keras
@@ -81,8 +81,8 @@ def data(kind: str) -> dict[str, Any]:
 
 def main() -> None:
     kind, *fixes = sys.argv[1:]
-    for path in fixes:
-        print("replaced", runpy.run_path(path)["enable"]())
+    for module in fixes:
+        print("replaced", import_module(module).enable())
     several = "TF_CONFIG" in os.environ
     strategy = tf.distribute.MultiWorkerMirroredStrategy() if several else tf.distribute.get_strategy()
     deaths = Deaths()

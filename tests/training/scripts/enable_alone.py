@@ -1,10 +1,10 @@
-"""Calls `enable()` of the file named, and trains with one worker and with two devices of one process.
+"""Calls `enable()` of the package named, and trains with one worker and with two devices of one process.
 
-python enable_alone.py KERAS_MULTIWORKER.py
+python enable_alone.py PACKAGE
 """
 
-import runpy
 import sys
+from importlib import import_module
 
 import tensorflow as tf
 
@@ -15,7 +15,7 @@ strategies = tf.distribute.MultiWorkerMirroredStrategy(), tf.distribute.Mirrored
 
 import keras  # noqa: E402
 
-assert runpy.run_path(sys.argv[1])["enable"]()
+assert import_module(sys.argv[1]).enable()
 
 for strategy in strategies:
     with strategy.scope():

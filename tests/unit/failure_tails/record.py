@@ -21,7 +21,7 @@ REPOSITORY = HERE.parents[2]
 LIMIT = 15 << 10
 KERAS_FIX = {
     "PYTHONPATH": str(REPOSITORY / "launcher" / "on_host" / "bootstrap"),
-    "LAUNCH_KERAS_FIX": str(REPOSITORY / "training" / "keras_multiworker.py"),
+    "LAUNCH_KERAS_FIX": str(REPOSITORY / "training" / "keras_fix"),
 }
 
 

@@ -1,6 +1,6 @@
 """Trains in every way, one after the other, and writes what came out of each to `DIRECTORY/INDEX/WAY.json`.
 
-python -m keras_ways DIRECTORY {alone,mirrored,workers} DEVICES [--enable KERAS_MULTIWORKER.py] [WAY...]
+python -m keras_ways DIRECTORY {alone,mirrored,workers} DEVICES [--enable PACKAGE] [WAY...]
 """
 
 import argparse
@@ -9,7 +9,6 @@ import gc
 import importlib
 import json
 import os
-import runpy
 import sys
 import time
 import traceback
@@ -25,7 +24,7 @@ def read_arguments():
     parser.add_argument("directory", type=Path)
     parser.add_argument("strategy", choices=["alone", "mirrored", "workers"])
     parser.add_argument("devices", type=int)
-    parser.add_argument("--enable", metavar="KERAS_MULTIWORKER.py")
+    parser.add_argument("--enable", metavar="PACKAGE")
     parser.add_argument("ways", nargs="*")
     return parser.parse_intermixed_args()
 
@@ -62,7 +61,7 @@ from keras_ways import callbacks, data, fitting, layers, metrics, optimizers, sa
 from keras_ways.world import WAYS, World, index_of_worker  # noqa: E402
 
 if arguments.enable:
-    assert runpy.run_path(arguments.enable)["enable"]()
+    assert importlib.import_module(arguments.enable).enable()
 
 keras.config.disable_traceback_filtering()  # it looks at the signature of every call of every layer while tracing
 gc.freeze()  # what the imports left is not searched again between the ways
