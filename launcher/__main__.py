@@ -1,14 +1,21 @@
-"""`launch`, and `python -m launcher`.
-
-This machine's agent is started first: its Python boots while this one imports the rest.
-"""
+"""`launch`, and `python -m launcher`."""
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found] # `signal` imports more
+import posix
 
-# Nothing is begun yet. A KeyboardInterrupt would show a traceback, or get lost inside an import.
-_signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+def end(number: int, _frame: object) -> None:
+    """What a signal does until a run takes the signals over: nothing is begun, so nothing is to be ended.
+
+    A KeyboardInterrupt would show a traceback, or get lost inside an import.
+    """
+    posix._exit(128 + number)
+
+
+for ending in (_signal.SIGINT, _signal.SIGTERM):
+    _signal.signal(ending, end)
 
 import sys
 
@@ -18,56 +25,31 @@ if sys.flags.no_site:  # scripts/launch: nothing is imported before the line abo
     site.main()
 
 import contextlib
-import gc
 import os
 import signal
+from typing import NoReturn
 
 from launcher.caller.called_as import forget_wrapper
-from launcher.hosts.head_start import ENDING, HeadStart, likely_agents
+from launcher.commands import cli
+from launcher.errors import EXIT_HOST
 from launcher.hosts.own_processes import mark_if_needed
 from launcher.on_host.agent.processes import lacking
 
-if False:  # names for type checkers only: typing costs start-up time
-    from types import FrameType
-    from typing import NoReturn
-
 STDERR = 2
-GARBAGE = 50_000
-"""New objects after which to look for garbage. What is imported is none: looking at 700, Python's own number, costs an
-eighth of the time until a worker's first instruction."""
 
 
 def main() -> NoReturn:
     """The console script."""
-    gc.set_threshold(GARBAGE)
     if missing := lacking():
         leave(f"launch: {missing}")
     begin_clean()
     forget_wrapper()
     mark_if_needed()
-    early = HeadStart()
-
-    def end(number: int, _frame: FrameType | None) -> NoReturn:
-        """Until the run takes the signals over."""
-        early.end()
-        os._exit(128 + number)
-
-    for number in ENDING:
-        signal.signal(number, end)
-    early.begin(likely_agents(sys.argv[1:]))
-    try:
-        from launcher.commands.cli import main
-
-        main(early)
-    finally:
-        early.end()
-        gc.freeze()  # Python looks for garbage once more when it ends, and then everything is some
+    cli.main()
 
 
 def leave(complaint: str) -> NoReturn:
     """This machine cannot do what is asked of it."""
-    from launcher.errors import EXIT_HOST  # brings in more than a start that goes well needs so early
-
     with contextlib.suppress(OSError):  # it may be closed
         os.write(STDERR, f"{complaint}\n".encode())
     raise SystemExit(EXIT_HOST)

@@ -17,8 +17,10 @@ from launcher.caller.here import here, take
 from launcher.caller.standard_output import write_error
 from launcher.commands import options
 from launcher.errors import EXIT_HOST, EXIT_USAGE, ClusterFileError, LaunchError, UsageError
-from launcher.hosts.head_start import OTHER_COMMANDS, HeadStart
 from launcher.wording import harmless
+
+OTHER_COMMANDS = ("collect", "doctor")
+"""Each is `command` in a module of that name, which no other command imports."""
 
 EPILOG = """\b
 COMMAND is any program; without it the cluster file's is run, else the training program that comes with tf-launch
@@ -103,8 +105,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 )
 @click.version_option(__version__, prog_name="launch")
 @options.command
-@click.pass_obj
-def launch(early: HeadStart, /, **given: Any) -> None:
+def launch(**given: Any) -> None:
     """Start a TensorFlow program on several processes: TF_CONFIG, logs, stop and clean-up included."""
     from launcher.cluster.plan import is_off
     from launcher.commands.run import run
@@ -115,16 +116,16 @@ def launch(early: HeadStart, /, **given: Any) -> None:
         here()
     except OSError as error:
         raise UsageError(f"the working directory is not there ({error.strerror}): cd to one that exists") from error
-    raise SystemExit(run(options.request(**given), early))
+    raise SystemExit(run(options.request(**given)))
 
 
-def main(early: HeadStart | None = None) -> NoReturn:
-    """Run the command line; exceptions become exit codes. `early` has agents that may be used."""
+def main() -> NoReturn:
+    """Run the command line; exceptions become exit codes."""
     with contextlib.suppress(OSError):  # told by who needs it: not everything does
         take()
     try:
         command, name, arguments = chosen_command(sys.argv[1:])
-        command.main(arguments, obj=early or HeadStart(), prog_name=name, standalone_mode=False)
+        command.main(arguments, prog_name=name, standalone_mode=False)
     except ClusterFileError as error:
         leave(error.exit_code, str(error))  # file:line:column comes first in a line, where editors look for it
     except LaunchError as error:

@@ -26,7 +26,6 @@ from launcher.gathering.report import brought_line
 from launcher.hosts import events
 from launcher.hosts.access import chosen_options
 from launcher.hosts.all_hosts import Hosts
-from launcher.hosts.head_start import HeadStart
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
 from launcher.run.request import Request, requested_cluster
 from launcher.run.resuming.resumption import is_unchanged
@@ -52,8 +51,7 @@ Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is 
 @options.take_over
 @options.trust_ssh_options
 @click.argument("run", required=False)
-@click.pass_obj
-def command(early: HeadStart, /, run: str | None, run_dir: Path, *, take_over: bool, trust_ssh_options: bool) -> None:
+def command(run: str | None, run_dir: Path, *, take_over: bool, trust_ssh_options: bool) -> None:
     """Bring the files that a run has left on other hosts: the chief's, and all workers' logs."""
     directory = find(run_dir, run, lambda line: write_error(f"launch: {line}"))
     with _held(directory, take_over) as is_running:
@@ -61,7 +59,7 @@ def command(early: HeadStart, /, run: str | None, run_dir: Path, *, take_over: b
         state = replace(state, hosts=with_secrets(state, directory))
         if not trust_ssh_options:
             ask_for_options(directory, state, {host.name: host.ssh_options for host in state.hosts})
-        raise SystemExit(collect(directory, state, early, is_running=is_running))
+        raise SystemExit(collect(directory, state, is_running=is_running))
 
 
 @contextlib.contextmanager
@@ -84,10 +82,8 @@ def _held(directory: RunDirectory, take_over: bool) -> Iterator[bool]:
             hold.release()
 
 
-def collect(
-    directory: RunDirectory, state: RunState, early: HeadStart | None = None, *, is_running: bool = False
-) -> int:
-    """Gather a run's files from its hosts; return the exit code. `early` has agents that were started before.
+def collect(directory: RunDirectory, state: RunState, *, is_running: bool = False) -> int:
+    """Gather a run's files from its hosts; return the exit code.
 
     Raises:
         LaunchError: nothing can be written here.
@@ -102,7 +98,7 @@ def collect(
     if all(host.name == LOCALHOST for host in state.hosts):
         console.say("all of this run is here: it had no other hosts")
     remote = [as_host(host) for host in state.hosts if host.name != LOCALHOST]
-    with signals_into(inbox), Hosts(remote, inbox, LEASE, early) as hosts:
+    with signals_into(inbox), Hosts(remote, inbox, LEASE) as hosts:
         gathering = Gathering(
             directory,
             state.collect,

@@ -17,7 +17,6 @@ from launcher.cluster.cluster import Cluster
 from launcher.errors import EXIT_DONE
 from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts
-from launcher.hosts.head_start import HeadStart
 from launcher.hosts.one_host import Inbox
 from launcher.hosts.own_processes import adopt_orphans, end_what_is_left
 from launcher.run.missing_program import refuse_missing_programs
@@ -30,23 +29,21 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run(request: Request, early: HeadStart | None = None) -> int:
+def run(request: Request) -> int:
     """Do what the command line asks, in a process of our own; return the exit code.
-
-    `early` has agents that were started before.
 
     Raises:
         LaunchError: nothing was started, or a host failed before any worker was.
     """
     if request.resume is None:
-        return _run(request, early)
+        return _run(request)
     from launcher.run.resuming.resumption import resumed
 
     with resumed(request) as earlier:
-        return _run(earlier.request, early, earlier)
+        return _run(earlier.request, earlier)
 
 
-def _run(request: Request, early: HeadStart | None, earlier: Resumption | None = None) -> int:
+def _run(request: Request, earlier: Resumption | None = None) -> int:
     cluster = requested_cluster(request)
     if request.dry_run:
         write_out(planned(cluster, request, earlier))
@@ -55,7 +52,7 @@ def _run(request: Request, early: HeadStart | None, earlier: Resumption | None =
     if earlier is not None:
         earlier.ask_for_options(cluster)
     try:
-        return launch(cluster, request, early, earlier, in_own_process=True).exit_code
+        return launch(cluster, request, earlier, in_own_process=True).exit_code
     finally:
         end_what_is_left()
 
@@ -83,7 +80,6 @@ def planned(cluster: Cluster, request: Request, earlier: Resumption | None = Non
 def launch(
     cluster: Cluster,
     request: Request,
-    early: HeadStart | None = None,
     earlier: Resumption | None = None,
     *,
     in_own_process: bool = False,
@@ -96,7 +92,7 @@ def launch(
         LaunchError: nothing was started, or a host failed before any worker was.
     """
     inbox: Inbox = SimpleQueue()
-    with signals_into(inbox), Hosts(cluster.hosts, inbox, cluster.timeouts.lease, early) as hosts:
+    with signals_into(inbox), Hosts(cluster.hosts, inbox, cluster.timeouts.lease) as hosts:
         # Imported while the agents start: neither waits for the other.
         from launcher.run.session import Session
 

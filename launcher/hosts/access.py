@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,11 @@ from launcher.caller.here import here
 from launcher.cluster.cluster import Host
 from launcher.errors import HostError
 from launcher.hosts.agent_process import AgentProcess
-from launcher.hosts.head_start import HeadStart
+from launcher.hosts.shortage import MORE_FILES, of_this_machine
 from launcher.hosts.ssh_complaint import Complaint, explained
 from launcher.hosts.ssh_destination import destination
 from launcher.hosts.transport import AGENT, SSH, agent_argv, local, over_ssh, ssh_options
+from launcher.on_host.agent.limits import raise_open_files, restore_open_files
 from launcher.wording import counted
 
 OPEN_FILES, OPEN_FILES_A_HOST = 40, 12
@@ -39,9 +41,6 @@ def allow_open_files(hosts: int) -> None:
     """
     needed = OPEN_FILES + hosts * OPEN_FILES_A_HOST
     if os.sysconf("SC_OPEN_MAX") < needed:
-        from launcher.hosts.shortage import MORE_FILES
-        from launcher.on_host.agent.limits import raise_open_files
-
         raise_open_files()
         allowed = os.sysconf("SC_OPEN_MAX")
         if allowed < needed:
@@ -61,8 +60,6 @@ class Access:
     """Of ssh; they also stand in the remedies for when it fails."""
     ssh: Sequence[str] = ()
     """How ssh is called, up to the host's name; nothing for this machine."""
-    early: AgentProcess | None = None
-    """An agent that was started before; it is used once."""
     packages: Sequence[str] = AGENT
     """The agent's program."""
 
@@ -73,18 +70,9 @@ class Access:
             NotStartedError: this machine refuses another process, or another file.
             OSError: there is no such program here.
         """
-        early, self.early = self.early, None
-        if early is not None:
-            return early
-        from launcher.on_host.agent.limits import (
-            restore_open_files,  # an agent that was started before has the user's limits
-        )
-
         try:
             process = AgentProcess(self.argv)
         except OSError as error:
-            from launcher.hosts.shortage import of_this_machine
-
             short = of_this_machine(error)
             if short is None:
                 raise
@@ -95,8 +83,6 @@ class Access:
 
     def destination(self) -> str:
         """Where ssh goes for this host by its configuration, as far as that is not the host's name. Takes 10 ms."""
-        import subprocess  # needed only for a host that does not answer
-
         words = [*self.ssh, "-G", "--", self.host]
         try:
             told = subprocess.run(
@@ -111,15 +97,13 @@ class Access:
         return explained(said, ended, self.host, self.options)
 
 
-def access(host: Host, lease: float, early: HeadStart | None = None) -> Access:
+def access(host: Host, lease: float) -> Access:
     """The way to a host of a cluster file."""
     if host.is_local:
-        argv = agent_argv(host.name, local)
-        return Access(host.name, argv, early=early.take(argv) if early else None)
+        return Access(host.name, agent_argv(host.name, local))
     chosen = chosen_options(host)
     options = [*chosen, *ssh_options(host.ssh.connect_timeout, lease)]
-    argv = agent_argv(host.name, over_ssh(options))
-    return Access(host.name, argv, chosen, [SSH, *options], early.take(argv) if early else None)
+    return Access(host.name, agent_argv(host.name, over_ssh(options)), chosen, [SSH, *options])
 
 
 def chosen_options(host: Host) -> list[str]:

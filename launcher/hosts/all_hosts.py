@@ -17,7 +17,6 @@ from launcher.errors import HostError
 from launcher.hosts import events
 from launcher.hosts.access import access, allow_open_files
 from launcher.hosts.facts import VARIABLES, HostFacts, same_machines
-from launcher.hosts.head_start import HeadStart
 from launcher.hosts.heartbeat import Heartbeat
 from launcher.hosts.one_host import HostConnection, Inbox, receive
 from launcher.hosts.reachability import LOOPBACK, Proof
@@ -47,8 +46,8 @@ class StopRequestedError(Exception):
 class Hosts:
     """One agent each, started together. Leaving the `with` block ends them, and whatever they still run."""
 
-    def __init__(self, hosts: Iterable[Host], inbox: Inbox, lease: float, early: HeadStart | None = None) -> None:
-        """Connect. `early` has agents that were started before; what of them is not wanted is ended."""
+    def __init__(self, hosts: Iterable[Host], inbox: Inbox, lease: float) -> None:
+        """Begin to connect."""
         self._inbox = inbox
         self._lease = lease
         self._heartbeat = Heartbeat(lease)
@@ -61,14 +60,10 @@ class Hosts:
         self.losses: dict[str, str] = {}
         """Why each host was lost that has been, whether it is back or not. Who starts anew with all of them clears it.
         """
-        self._connections = {host.name: self._connect(host, early) for host in self._hosts}
-        if early is not None:
-            early.end()
+        self._connections = {host.name: self._connect(host) for host in self._hosts}
 
-    def _connect(
-        self, host: Host, early: HeadStart | None = None, former: HostConnection | None = None
-    ) -> HostConnection:
-        way = access(host, self._lease, early)
+    def _connect(self, host: Host, former: HostConnection | None = None) -> HostConnection:
+        way = access(host, self._lease)
         connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate, former)
         connection.hello(self._lease, VARIABLES)
         return connection

@@ -6,6 +6,8 @@ import errno
 import re
 from collections.abc import Sequence
 
+from launcher.on_host.agent.limits import in_words, most_processes
+
 MORE_PROCESSES = (
     "allow more processes and threads on {host}: `ulimit -u` in the shell, nproc in /etc/security/limits.conf, "
     "TasksMax= of a systemd service or slice, --pids-limit of a container; or start fewer workers there, or fewer "
@@ -42,11 +44,6 @@ def for_shortage(text: str, calls: Sequence[str], host: str) -> str | None:
 
 def of_this_machine(error: BaseException) -> tuple[str, str] | None:
     """What the launcher itself lacks, and the remedy; None: nothing of the kind."""
-    from launcher.on_host.agent.limits import (  # where nothing is short, nothing of this is needed
-        in_words,
-        most_processes,
-    )
-
     here = "this machine"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return f"this machine refuses to start another thread ({most_processes()})", MORE_PROCESSES.format(host=here)

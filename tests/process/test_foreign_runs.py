@@ -1,4 +1,4 @@
-"""A run says which programs are started: what others have made, or could change, starts none, nor does the early start.
+"""A run says which programs are started: what others have made, or could change, starts none.
 
 Each run here has an option for ssh that would make a file, and is no server that ssh would talk to.
 """

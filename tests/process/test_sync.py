@@ -28,18 +28,26 @@ RECORD = ".tf-launch-sync.json"
 LEASE = 10.0
 
 
+class WatchedAccess(Access):
+    """The process that it has started can be killed."""
+
+    process: AgentProcess
+
+    def start(self) -> AgentProcess:
+        self.process = super().start()
+        return self.process
+
+
 class Agents:
     """Real agents of this machine, for hosts of any name, as `ProjectSync` asks them."""
 
     def __init__(self, names: list[str], inbox: Inbox) -> None:
-        self.processes = {name: AgentProcess(agent_argv("localhost")) for name in names}
+        self.ways = {name: WatchedAccess(name, agent_argv("localhost")) for name in names}
         gate = threading.Semaphore(8)
         self.connections = {}
         self.steps: list[str] = []
         self.before_step: Callable[[str], None] = lambda _: None
-        for name, process in self.processes.items():
-            process.send_program()
-            way = Access(name, (), early=process)
+        for name, way in self.ways.items():
             self.connections[name] = HostConnection(name, [], way, inbox, gate)
             self.connections[name].hello(LEASE, [])
 
@@ -477,7 +485,7 @@ def test_an_agent_that_dies_leaves_no_half_file_that_stays(sync: Syncing) -> Non
 
     def kill(agents: Agents, event: events.Event) -> None:
         if isinstance(event, events.ProjectAnswer) and event.kind == "taken" and (sync.there / "a").read_text() == "22":
-            agents.processes["gpu"].kill()
+            agents.ways["gpu"].process.kill()
 
     with pytest.raises(HostError, match="gpu: "):
         sync(observe=kill)

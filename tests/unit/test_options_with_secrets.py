@@ -14,7 +14,6 @@ from launcher.cluster.redaction.yaml_copy import redacted_yaml
 from launcher.commands.collect import command as collect_command
 from launcher.commands.collect import with_secrets
 from launcher.errors import UsageError
-from launcher.hosts.head_start import HeadStart, agents_of_run
 from launcher.run.request import Request
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.launcher_process import Launcher
@@ -69,7 +68,7 @@ def test_what_is_asked_about_is_what_would_be_used(run: RunDirectory) -> None:
     run.write_state(replace(state, hosts=(shown,), launcher=replace(state.launcher, host="elsewhere")))
 
     with pytest.raises(UsageError) as refused:
-        collect_command.main([str(run.path)], standalone_mode=False, obj=HeadStart())
+        collect_command.main([str(run.path)], standalone_mode=False)
 
     assert "ProxyCommand=nc --proxy-password <redacted> %h %p" in str(refused.value)
     assert "hunter2" not in str(refused.value)
@@ -86,7 +85,3 @@ def test_a_file_that_has_changed_is_refused(run: RunDirectory, cluster: Path) ->
 
     with pytest.raises(UsageError, match="have a secret, which is not written down"):
         with_secrets(run.read_state(), run)
-
-
-def test_such_a_host_is_not_dialled_early(run: RunDirectory) -> None:
-    assert agents_of_run(str(run.path.parent), run.name) == []
