@@ -7,14 +7,14 @@ import fcntl
 import math
 import os
 import select
-import signal
+import subprocess
 import time
+from typing import TYPE_CHECKING
 
-from launcher.hosts.child import Child
 from launcher.hosts.outbox import Outbox
 from launcher.hosts.transport import AGENT, SSH, opening
 
-if False:  # names for type checkers only: typing costs start-up time
+if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PIPE_SIZE = 1 << 20
@@ -43,7 +43,9 @@ class AgentProcess:
         self._open = True
         try:
             # A session of its own: a Ctrl-C at the terminal is the launcher's to pass on, not the agent's to die of.
-            self._child = Child(argv, (its_stdin, its_stdout, self._complaint))
+            self._child = subprocess.Popen(
+                argv, stdin=its_stdin, stdout=its_stdout, stderr=self._complaint, start_new_session=True
+            )
         except OSError:
             self._close_files()
             raise
@@ -91,7 +93,7 @@ class AgentProcess:
 
     def last_words(self) -> tuple[str, str]:
         """What it, its Python or its transport said on stderr, and how it ended. Waits for its end."""
-        code = self._child.wait(GOODBYE)
+        code = self._exit_code(GOODBYE)
         if code is None:
             how = "the agent closed the connection"
         else:
@@ -104,7 +106,7 @@ class AgentProcess:
 
     def kill(self) -> None:
         """End it without waiting. Over ssh this ends the connection, and the agent with it as soon as it notices."""
-        self._child.send_signal(signal.SIGKILL)
+        self._child.kill()
 
     def hang_up(self) -> None:
         """Close its stdin: it stops whatever still runs, and ends."""
@@ -116,12 +118,18 @@ class AgentProcess:
         What hangs in the kernel (on a dead disk) is left to itself.
         """
         self.hang_up()
-        for last_resort in (signal.SIGTERM, signal.SIGKILL):
-            if self._child.wait(patience) is not None:
+        for last_resort in (self._child.terminate, self._child.kill):
+            if self._exit_code(patience) is not None:
                 return
-            self._child.send_signal(last_resort)
+            last_resort()
             patience = GOODBYE
-        self._child.wait(patience)
+        self._exit_code(patience)
+
+    def _exit_code(self, patience: float) -> int | None:
+        """As `subprocess` tells it; None: it still runs after so many seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(patience)
+        return self._child.returncode
 
     def close(self, patience: float = GOODBYE) -> None:
         """End it, and forget it. Once more does nothing."""
