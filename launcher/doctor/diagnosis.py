@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from launcher.doctor.checks import connections, disks, gpus, network, ports, program, silences, surroundings, versions
+from launcher.doctor.checks import disks, gpus, hosts, network, ports, program, surroundings, versions
 from launcher.doctor.examination import Examination
 from launcher.doctor.findings import Finding, merged
 
-CHECKS = (connections, silences, versions, program, gpus, disks, surroundings, ports, network)
+CHECKS = (hosts, versions, program, gpus, disks, surroundings, ports, network)
 
 
 def diagnosed(examination: Examination) -> list[Finding]:

@@ -1,10 +1,14 @@
-"""What `launch doctor` finds: each thing with its host, its reason and its remedy."""
+"""What `launch doctor` finds: each thing with its hosts, its reason and its remedy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any, TypeVar
+
+Value = TypeVar("Value", bound=Hashable)
 
 
 class Severity(IntEnum):
@@ -18,24 +22,35 @@ class Severity(IntEnum):
     """A run would not start, would hang, or compute something wrong."""
 
 
+NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a person should know."""
+    """One thing that a person should know. The checks keep one of each kind, and say by `on` where it was found."""
 
     severity: Severity
     check: str
     """A word that names the kind of finding, for machines."""
-    hosts: tuple[str, ...]
-    what: str
-    """What was found, and where on these hosts."""
-    why: str
-    """Why it matters."""
-    remedy: str
-    """What to do; empty: nothing."""
     key: str | None = None
     """The key of the cluster file that may have to change."""
     names_hosts: bool = False
     """`what` says itself which hosts it is about, and how."""
+    why: str = ""
+    """Why it matters."""
+    remedy: str = ""
+    """What to do; empty: nothing."""
+    hosts: tuple[str, ...] = ()
+    what: str = ""
+    """What was found, and where on these hosts."""
+
+    def because(self, why: str, remedy: str = "") -> Finding:
+        """The same finding, with why it matters and what to do."""
+        return replace(self, why=why, remedy=remedy)
+
+    def on(self, hosts: str | tuple[str, ...], what: str, **changes: Any) -> Finding:
+        """The same kind of finding, with what was found and whatever else is special there."""
+        return replace(self, hosts=(hosts,) if isinstance(hosts, str) else hosts, what=what, **changes)
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
@@ -45,3 +60,11 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
         hosts = found.setdefault(replace(each, hosts=()), [])
         hosts += [host for host in each.hosts if host not in hosts]
     return [replace(each, hosts=tuple(hosts)) for each, hosts in found.items()]
+
+
+def odd_ones(values: Mapping[str, Value]) -> tuple[Value | None, dict[str, Value]]:
+    """The value of most hosts (of the first one, where several are as frequent), and the hosts with another one."""
+    if not values:
+        return None, {}
+    usual = Counter(values.values()).most_common(1)[0][0]
+    return usual, {host: value for host, value in values.items() if value != usual}

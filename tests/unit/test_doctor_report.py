@@ -50,11 +50,11 @@ EXAMINATION = Examination(
     speeds={("gpu-b", "gpu-a"): Speed(1.25e9, 1e-4, 3), ("gpu-a", "gpu-b"): Speed(reason="no answer")},
 )
 FINDINGS = [
-    Finding(Severity.NOTE, "x", ("gpu-a", "gpu-b"), "they are close", "it is cosy", ""),
-    Finding(
-        Severity.ERROR, "y", ("gpu-a", "gpu-b"), "gpu-a is deaf to gpu-b", "nobody hears", "speak up", "address", True
-    ),
-    Finding(Severity.ERROR, "z", ("gpu-b",), "no [bold]Python[/bold]", "it would fail", "get one", "python"),
+    Finding(Severity.NOTE, "x").because("it is cosy").on(("gpu-a", "gpu-b"), "they are close"),
+    Finding(Severity.ERROR, "y", "address", names_hosts=True)
+    .because("nobody hears", "speak up")
+    .on(("gpu-a", "gpu-b"), "gpu-a is deaf to gpu-b"),
+    Finding(Severity.ERROR, "z", "python").because("it would fail", "get one").on("gpu-b", "no [bold]Python[/bold]"),
 ]
 
 
@@ -102,7 +102,7 @@ def test_all_is_well_is_said_too(tmp_path: Path) -> None:
 
 
 def test_long_lines_are_folded_on_a_terminal_only(tmp_path: Path) -> None:
-    long = [Finding(Severity.NOTE, "x", ("gpu-a",), "word " * 100, "because", "")]
+    long = [Finding(Severity.NOTE, "x").because("because").on("gpu-a", "word " * 100)]
 
     assert max(map(len, as_text(EXAMINATION, long, Places(None), width=60).splitlines())) <= 60
     assert max(map(len, as_text(EXAMINATION, long, Places(None)).splitlines())) > 500
@@ -168,7 +168,7 @@ def test_what_a_host_said_cannot_harm_a_terminal_and_the_record_keeps_it() -> No
         dialled={Dial("gpu-a", "gpu-b", "10.0.0.2", Task("worker", 1), 2001): evil},
         speeds={("gpu-b", "gpu-a"): Speed(reason=evil)},
     )
-    findings = [Finding(Severity.ERROR, "x", ("gpu-a",), evil, evil, evil)]
+    findings = [Finding(Severity.ERROR, "x").because(evil, evil).on("gpu-a", evil)]
 
     text = as_text(examination, findings, Places(None), verbose=True)
     record = json.dumps(as_record(examination, findings, Places(None), 3))

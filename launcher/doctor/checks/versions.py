@@ -4,95 +4,76 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from launcher.doctor.checks.odd_ones import odd_ones
 from launcher.doctor.examination import Examination, HostExamination
-from launcher.doctor.findings import Finding, Severity
+from launcher.doctor.findings import ERROR, NOTE, WARNING, Finding, Severity, odd_ones
 from launcher.doctor.probing import NO_WORKDIR
 from launcher.wording import listed
 
-INSTALL = "install it there: {python} -m pip install tensorflow; or name the `python` of that host that has it"
+NO_DIRECTORY = Finding(ERROR, "workdir", "workdir").because(
+    "the workers start there",
+    "make that directory, with the program in it, or name another `workdir`",
+)
+NO_PYTHON = Finding(ERROR, "python", "python").because(
+    "no worker can be started there",
+    "create it there (python3 -m venv, then pip install tensorflow), or name another `python`",
+)
+NO_TENSORFLOW = Finding(ERROR, "tensorflow", "python").because(
+    "the workers end at their first import",
+    "install it there: {python} -m pip install tensorflow; or name the `python` of that host that has it",
+)
+BROKEN_TENSORFLOW = Finding(ERROR, "tensorflow_import", "python").because(
+    "the workers end at their first import",
+    "what is said there tells what is missing; often a new virtual environment is the shortest way",
+)
+DIFFERENT = Finding(ERROR, "different_", "python").because(
+    "workers of different versions may fail, hang, or compute something else",
+    "install the same version everywhere",
+)
+PACKAGES = (
+    ("tensorflow", "TensorFlow", ERROR),
+    ("keras", "Keras", ERROR),
+    ("tf-keras", "tf_keras", WARNING),
+    ("numpy", "NumPy", WARNING),
+)
 
 
 def findings(examination: Examination) -> Iterator[Finding]:
-    """Of these."""
     hosts = examination.reached
     for each in hosts:
-        yield from _of_one(each)
+        for finding in _on(each):
+            needed = each.runs_python or finding.check == NO_DIRECTORY.check
+            yield finding if needed else replace(finding, severity=NOTE)
     pythons = {each.name: each.answers.python.version for each in hosts if each.answers.python}
-    yield from _different("python", "Python", pythons, Severity.WARNING)
-    for package, name, severity in (
-        ("tensorflow", "TensorFlow", Severity.ERROR),
-        ("keras", "Keras", Severity.ERROR),
-        ("tf-keras", "tf_keras", Severity.WARNING),
-        ("numpy", "NumPy", Severity.WARNING),
-    ):
-        versions = {
-            each.name: version for each in hosts if (version := (each.answers.packages or {}).get(package)) is not None
-        }
-        yield from _different(package, name, versions, severity)
+    yield from _different("python", "Python", pythons, WARNING)
+    for package, name, severity in PACKAGES:
+        found = {each.name: (each.answers.packages or {}).get(package) for each in hosts}
+        yield from _different(package, name, {host: version for host, version in found.items() if version}, severity)
 
 
-def _of_one(each: HostExamination) -> Iterator[Finding]:
-    severity = Severity.ERROR if each.runs_python else Severity.NOTE
+def _on(each: HostExamination) -> Iterator[Finding]:
     if each.refusal.startswith(NO_WORKDIR):
-        yield Finding(
-            Severity.ERROR,
-            "workdir",
-            (each.name,),
-            each.refusal,
-            "the workers start there",
-            "make that directory, with the program in it, or name another `workdir`",
-            "workdir",
-        )
+        yield NO_DIRECTORY.on(each.name, each.refusal)
     elif each.refusal:
-        yield Finding(
-            severity,
-            "python",
-            (each.name,),
-            f"the Python for its workers cannot be started: {each.refusal}",
-            "no worker can be started there",
-            "create it there (python3 -m venv, then pip install tensorflow), or name another `python`",
-            "python",
+        yield NO_PYTHON.on(each.name, f"the Python for its workers cannot be started: {each.refusal}")
+    packages, python, tensorflow = each.answers.packages or {}, each.answers.python, each.answers.tensorflow
+    if each.answers.packages is not None and python is not None and "tensorflow" not in packages:
+        remedy = NO_TENSORFLOW.remedy.format(python=shlex.quote(python.executable))
+        yield NO_TENSORFLOW.on(
+            each.name, f"no TensorFlow in {python.executable} (Python {python.version})", remedy=remedy
         )
-    packages, python = each.answers.packages, each.answers.python
-    if packages is not None and python is not None and "tensorflow" not in packages:
-        yield Finding(
-            severity,
-            "tensorflow",
-            (each.name,),
-            f"no TensorFlow in {python.executable} (Python {python.version})",
-            "the workers end at their first import",
-            INSTALL.format(python=shlex.quote(python.executable)),
-            "python",
-        )
-    tensorflow = each.answers.tensorflow
-    if tensorflow is not None and tensorflow.reason and "tensorflow" in (packages or {}):
-        yield Finding(
-            severity,
-            "tensorflow_import",
-            (each.name,),
-            f"TensorFlow cannot be imported: {tensorflow.reason}",
-            "the workers end at their first import",
-            "what is said there tells what is missing; often a new virtual environment is the shortest way",
-            "python",
-        )
+    if tensorflow is not None and tensorflow.reason and "tensorflow" in packages:
+        yield BROKEN_TENSORFLOW.on(each.name, f"TensorFlow cannot be imported: {tensorflow.reason}")
 
 
-def _different(check: str, name: str, versions: Mapping[str, str], severity: Severity) -> Iterator[Finding]:
+def _different(package: str, name: str, versions: Mapping[str, str], severity: Severity) -> Iterator[Finding]:
     usual, odd = odd_ones(versions)
+    others = [host for host in versions if host not in odd]
     for host, version in odd.items():
-        others = [each for each in versions if each not in odd]
+        what = f"{name} {version}, while {listed(others)} {'has' if len(others) == 1 else 'have'} {usual}"
         patch_only = release(version) == release(usual or "")
-        yield Finding(
-            Severity.WARNING if patch_only else severity,
-            f"different_{check}",
-            (host,),
-            f"{name} {version}, while {listed(others)} {'has' if len(others) == 1 else 'have'} {usual}",
-            "workers of different versions may fail, hang, or compute something else",
-            "install the same version everywhere",
-            "python",
-        )
+        yield DIFFERENT.on(host, what, check=DIFFERENT.check + package, severity=WARNING if patch_only else severity)
 
 
 def release(version: str) -> list[str]:
