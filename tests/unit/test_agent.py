@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from launcher.on_host.agent.framing import Decoder, encode
 from launcher.on_host.agent.ports import close_sockets, hold_ports
 
-HEADS = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text(), max_size=4)
+TEXT = st.text(max_size=20)
+HEADS = st.dictionaries(TEXT, st.none() | st.booleans() | st.integers() | TEXT, max_size=4)
 FRAMES = st.lists(st.tuples(HEADS, st.binary(max_size=200)), max_size=5)
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -64,17 +64,20 @@ def name_below(package: str, path: Path) -> str:
     return ".".join(parts if len(parts) == 1 else [part for part in parts if part != "__init__"])
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> frozenset[str]:
     """Full names of all that a module imports, wherever in the module: `from a import b` gives `a.b`."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert (node.level == 1) is (path in COPIED_AS_A_FOLDER and node.module in CHAPTERS), (
                 f"{path}:{node.lineno}: write the whole name of the module"
             )
             module = f"training.keras_fix.{node.module}" if node.level else node.module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            found |= {f"{module}.{alias.name}" for alias in node.names}
+    return frozenset(found)
 
 
 def imported_modules(package: str, path: Path) -> set[str]:

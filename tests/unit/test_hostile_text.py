@@ -8,11 +8,8 @@ thread's processor, and what counts is how it grows with the text; a pattern tha
 from __future__ import annotations
 
 import ast
-import gc
 import importlib
 import re
-import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -20,6 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from support.growth import OF_A_PATTERN, OF_A_READER, grows_too_fast
 
 from launcher.cluster.spec import Task
 from launcher.console.attempt_text import AttemptText
@@ -35,69 +33,8 @@ parser: Any = importlib.import_module("re._parser")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Sizes(NamedTuple):
-    """Of two texts that are compared."""
-
-    short: int
-    """Characters."""
-    long: int
-    fast: float
-    """Seconds that the short one may take without another look."""
-    slow: float
-    """Seconds that linear work on it never takes, however slow the machine."""
-    far_too_long: float
-    """Seconds after which work is broken off, however long the text."""
-
-
-OF_A_PATTERN = Sizes(8 << 10, 32 << 10, 0.0005, 0.06, 0.4)
-"""The longer one is what is read of a log at its end; linear patterns take thousandths of a second."""
-OF_A_READER = Sizes(2 << 10, 8 << 10, 0.01, 1.0, 1.5)
 SEARCHING = {"search", "sub", "subn", "split", "findall", "finditer"}
 ANCHORED = {"match", "fullmatch"}
-
-
-class TooSlowError(Exception):
-    """Broken off."""
-
-
-def seconds(run: Callable[[], object], most: float) -> float:
-    """Of the processor, for what runs in this thread; infinite: it was broken off."""
-
-    def break_off(*_: object) -> None:
-        raise TooSlowError
-
-    before = signal.signal(signal.SIGVTALRM, break_off)
-    gc.disable()
-    began = time.thread_time()
-    try:
-        signal.setitimer(signal.ITIMER_VIRTUAL, most)
-        run()
-    except TooSlowError:
-        return float("inf")
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        gc.enable()
-        signal.signal(signal.SIGVTALRM, before)
-    return time.thread_time() - began
-
-
-def grows_too_fast(run: Callable[[int], object], sizes: Sizes) -> bool:
-    """Whether work on a text of so many characters grows faster than the text, by more than chance explains."""
-    for size in (sizes.short >> 5, sizes.short >> 3, sizes.short):  # a cube, or worse, is seen while it is small
-        first = seconds(partial(run, size), sizes.far_too_long)
-        if first >= sizes.slow and seconds(partial(run, size), sizes.far_too_long) >= sizes.slow:
-            return True
-    if first < sizes.fast:
-        return False
-    times_longer = sizes.long // sizes.short
-    return all(grows(run, sizes.short * times, times_longer, sizes.far_too_long) for times in (1, times_longer))
-
-
-def grows(run: Callable[[int], object], size: int, times_longer: int, far_too_long: float) -> bool:
-    """Whether a longer text takes more than its share, halfway to a square. Once alone, it may be memory's doing."""
-    short = min(seconds(partial(run, size), far_too_long) for _ in range(3))
-    most = min(times_longer**1.5 * short, far_too_long)
-    return all(seconds(partial(run, size * times_longer), far_too_long) > most for _ in range(3))
 
 
 # ---- hostile texts
@@ -198,12 +135,26 @@ NOBODYS_TEXT = ("launcher.__main__", "launcher.bootstrap", "launcher.cluster.fil
 """What reads nothing but the user's own files."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module, ModuleType]]:
-    """Every module, read and imported."""
+class Module(NamedTuple):
+    """Read and imported."""
+
+    name: str
+    inside: list[Any]
+    """The attributes and calls in its functions and classes."""
+    in_variables: list[Any]
+    """Those that make a variable of the module."""
+    loaded: ModuleType
+
+
+def modules() -> Iterator[Module]:
     for path in sorted((ROOT / "launcher").rglob("*.py")):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if not name.startswith(NOBODYS_TEXT):
-            yield name, ast.parse(path.read_bytes()), importlib.import_module(name)
+            module = Module(name, [], [], importlib.import_module(name))
+            for statement in ast.parse(path.read_bytes()).body:
+                nodes = module.in_variables if isinstance(statement, ast.Assign | ast.AnnAssign) else module.inside
+                nodes += [node for node in ast.walk(statement) if isinstance(node, ast.Attribute | ast.Call)]
+            yield module
 
 
 MODULES = list(modules())
@@ -216,12 +167,12 @@ def used_for_searching() -> set[str]:
 
 def searches() -> Iterator[tuple[str, str]]:
     """Modules, and the names of patterns by which they search."""
-    for module, tree, _ in MODULES:
-        for node in ast.walk(tree):
+    for module in MODULES:
+        for node in [*module.inside, *module.in_variables]:
             if isinstance(node, ast.Attribute) and node.attr in SEARCHING and isinstance(node.value, ast.Name):
-                yield module, node.value.id
+                yield module.name, node.value.id
             if is_call_of_re(node) and node.func.attr in SEARCHING:
-                yield from ((module, each.id) for each in ast.walk(node.args[0]) if isinstance(each, ast.Name))
+                yield from ((module.name, each.id) for each in ast.walk(node.args[0]) if isinstance(each, ast.Name))
 
 
 def is_call_of_re(node: Any) -> bool:
@@ -232,13 +183,6 @@ def is_call_of_re(node: Any) -> bool:
         and node.func.value.id == "re"
         and node.func.attr in SEARCHING | ANCHORED | {"compile"}
     )
-
-
-def calls_of_re(tree: ast.Module) -> Iterator[Any]:
-    """But for what is compiled into a variable of the module."""
-    outside = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
-    seen = {id(each) for node in outside for each in ast.walk(node)}
-    yield from (node for node in ast.walk(tree) if is_call_of_re(node) and id(node) not in seen)
 
 
 def texts_in(value: object) -> Iterator[Any]:
@@ -272,16 +216,16 @@ def compiled(text: Any) -> re.Pattern[Any] | None:
 def all_patterns() -> tuple[dict[str, tuple[re.Pattern[Any], bool]], set[str]]:
     """Each by its place, and whether it is tried at the beginning only; and calls whose pattern is not known here."""
     searching, found, unknown = used_for_searching(), {}, set()
-    for name, tree, module in MODULES:
-        for key, value in vars(module).items():
+    for name, inside, _, loaded in MODULES:
+        for key, value in vars(loaded).items():
             for n, text in enumerate(texts_in(value) if not key.startswith("__") else ()):
                 pattern = None if is_for_people(text) else compiled(text)
                 if pattern is not None:
                     alone = isinstance(value, re.Pattern | str | bytes)
                     found[f"{name}.{key}[{n}]"] = pattern, alone and searching.isdisjoint({key, f"{name} {key}"})
-        for call in calls_of_re(tree):
+        for call in filter(is_call_of_re, inside):
             try:
-                text = eval(compile(ast.Expression(call.args[0]), name, "eval"), vars(module))
+                text = eval(compile(ast.Expression(call.args[0]), name, "eval"), vars(loaded))
             except NameError:
                 unknown.add(f"{name}: {ast.unparse(call.args[0])}")
                 continue

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.console.interruption import MOST_HELD, InterruptionReader
+from launcher.console import interruption
+from launcher.console.interruption import InterruptionReader
 
 RECORDED = Path(__file__).parent / "failure_tails"
 FRAMES = """\
@@ -135,9 +136,10 @@ def test_it_does_not_matter_how_the_lines_come(parts: list[str], data: st.DataOb
     assert in_two.decode() == shown("".join(parts))
 
 
-def test_a_traceback_without_an_end_is_not_held_for_ever() -> None:
+def test_a_traceback_without_an_end_is_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interruption, "MOST_HELD", 10_000)
     reader = InterruptionReader()
-    block = b"Traceback (most recent call last):\n" + b"  x\n" * MOST_HELD
+    block = b"Traceback (most recent call last):\n" + b"  x\n" * 10_000
 
     assert reader.shown(block) + reader.rest() == block
     assert len(InterruptionReader().shown(block)) > len(block) // 2
