@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from launcher.cluster.defaults import CONNECT_TIMEOUT, DEFAULT_COMMAND, LEASE, LOCALHOST
-from launcher.cluster.spec import Task, number_tasks
-from launcher.errors import UsageError
+from launcher.cluster.spec import Task
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 NOTHING_ELSE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -106,7 +105,7 @@ class Unshown(str):
 
 
 class Cluster(NamedTuple):
-    """A whole cluster file, checked. The same value stands for `--workers N`, without any file."""
+    """A whole cluster file, checked. The same value stands for `--workers` and `--hosts`, without any file."""
 
     name: str
     hosts: tuple[Host, ...]
@@ -133,15 +132,3 @@ class Cluster(NamedTuple):
     def command_of(self, task: Task) -> tuple[str, ...]:
         """What a task runs."""
         return self.per_task.get(task.type, self.command)
-
-
-def local_cluster(workers: int, command: Sequence[str] = DEFAULT_COMMAND, name: str = "local") -> Cluster:
-    """What `--workers N` means: N workers on this machine, everything else as in a file that says no more.
-
-    Raises:
-        UsageError: there would be no worker.
-    """
-    if workers < 1:
-        raise UsageError(f"--workers {workers}: a run needs at least 1 worker")
-    (tasks,) = number_tasks([{"worker": workers}])
-    return Cluster(name, (Host(LOCALHOST, tasks),), tuple(command))

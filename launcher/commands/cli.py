@@ -42,6 +42,7 @@ TensorBoard logs, models), the same in every attempt. It is, or is brought to, c
 Examples:
   {launch} --cluster cluster_configs/two_local.yaml
   {launch} --workers 2 -- python train.py --epochs 3
+  {launch} -H localhost:2,gpu-b:2 train.py
   {launch} --cluster two_local.yaml --dry-run --json
 
 \b
@@ -57,6 +58,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 
 @click.command(cls=options.Command, context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
 @options.cluster
+@options.hosts
 @options.workers
 @click.option("--dry-run", is_flag=True, help="Show what would be started, start and write nothing.")
 @click.option(

@@ -37,6 +37,13 @@ cluster = click.option(
 workers = click.option(
     "-n", "--workers", type=click.IntRange(1, 1000), metavar="N", help="N workers on this machine, no file."
 )
+hosts = click.option(
+    "-H",
+    "--hosts",
+    metavar="HOST[:N],...",
+    help="N workers (1 where no number is given) on each of these hosts, no file: `a:2,b:2`. "
+    "`localhost` is this machine, all others are ssh destinations.",
+)
 run_dir = click.option(
     "--run-dir",
     type=click.Path(path_type=Path),
@@ -85,14 +92,16 @@ def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Req
     """
     from launcher.run.request import Request
 
-    if given["cluster"] is not None and given["workers"] is not None:
-        raise UsageError("--cluster and --workers exclude each other: the cluster file says how many workers there are")
-    if given["cluster"] is given["workers"] is given.get("resume") is None:
+    asked = Request(env=dict(map(_assignment, env)), stall=None if stall is None else _stall_seconds(stall), **given)
+    if len(asked.start_on) > 1:
+        options = " and ".join(f"--{option}" for option in asked.start_on)
+        raise UsageError(f"{options} exclude each other: each says which hosts there are, and how many workers")
+    if not asked.start_on and asked.resume is None:
         raise UsageError(
-            "say what to start on: --cluster FILE, or --workers N for N workers on this machine "
-            f"(see {launch_command()} --help)"
+            "say what to start on: --cluster FILE, or --workers N for N workers on this machine, or --hosts a:2,b:2 "
+            f"for 2 workers each on the hosts a and b (see {launch_command()} --help)"
         )
-    return Request(env=dict(map(_assignment, env)), stall=None if stall is None else _stall_seconds(stall), **given)
+    return asked
 
 
 def _stall_seconds(text: str) -> float:

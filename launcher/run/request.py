@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from launcher.caller.here import here
-from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host, local_cluster
+from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host
 from launcher.cluster.defaults import DEFAULT_COMMAND
 from launcher.cluster.file.reading import read_cluster_file
+from launcher.cluster.host_list import listed_cluster, local_cluster
 from launcher.errors import LaunchError, UsageError
 
 FOR_ONE_LAUNCH = frozenset(
@@ -28,6 +29,8 @@ class Request(NamedTuple):
 
     cluster: Path | None = None
     workers: int | None = None
+    hosts: str | None = None
+    """As it was typed: `a:2,b:2`."""
     command: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
     python: str | None = None
@@ -52,6 +55,12 @@ class Request(NamedTuple):
     """Where `launch` was called, from which the command's paths begin; None: here."""
     cluster_copy: Path | None = None
     """What is read in place of `cluster`, which is no longer what it was."""
+
+    @property
+    def start_on(self) -> dict[str, Any]:
+        """The options that say where the workers run, as far as they are given; they exclude each other."""
+        said = {"cluster": self.cluster, "hosts": self.hosts, "workers": self.workers}
+        return {option: value for option, value in said.items() if value is not None}
 
     def as_record(self) -> dict[str, Any]:
         """For JSON, all that a run can be gone on with by: secrets are redacted."""
@@ -91,11 +100,7 @@ def requested_cluster(request: Request) -> Cluster:
         UsageError: the file has mistakes, or it or the command line asks for what cannot be.
     """
     _refuse_reserved(request.env or {})
-    cluster = (
-        read_cluster_file(request.cluster, request.cluster_copy)
-        if request.cluster
-        else local_cluster(request.workers or 1)
-    )
+    cluster = _cluster(request)
     hosts = tuple(_with_wishes(host, request) for host in cluster.hosts)
     restart = cluster.restart
     if request.max_restarts is not None:
@@ -108,6 +113,12 @@ def requested_cluster(request: Request) -> Cluster:
         )
     timeouts = cluster.timeouts if request.stall is None else cluster.timeouts._replace(stall=request.stall)
     return cluster._replace(hosts=hosts, restart=restart, timeouts=timeouts)
+
+
+def _cluster(request: Request) -> Cluster:
+    if request.cluster is not None:
+        return read_cluster_file(request.cluster, request.cluster_copy)
+    return local_cluster(request.workers or 1) if request.hosts is None else listed_cluster(request.hosts)
 
 
 def _with_wishes(host: Host, request: Request) -> Host:

@@ -96,6 +96,27 @@ def test_no_signal_is_ignored_or_blocked_in_a_worker(launch: Start, before: Call
     assert signals_of(report["blocked"]) == set()
 
 
+def test_hosts_may_be_listed_without_a_file(launch: Start) -> None:
+    started = launch("-H", "localhost:2", "--", "sh", "-c", 'echo "$TF_CONFIG"')
+    assert started.succeeded()
+
+    configs = [json.loads(started.log(task)) for task in ("worker-0", "worker-1")]
+    assert len(configs[0]["cluster"]["worker"]) == 2
+    assert [config["task"]["index"] for config in configs] == [0, 1]
+
+
+def test_the_plan_of_listed_hosts_is_shown(launch: Start) -> None:
+    shown = launch("-H", "localhost,gpu-a:2", "--dry-run", "--json", "--", "true")
+    assert shown.succeeded()
+
+    tasks = json.loads(shown.stdout)["tasks"]
+    assert [(each["task"], each["host"]) for each in tasks] == [
+        ("worker-0", "localhost"),
+        ("worker-1", "gpu-a"),
+        ("worker-2", "gpu-a"),
+    ]
+
+
 def test_a_shell_command_runs(launch: Start) -> None:
     started = launch("--workers", "1", "--", "sh", "-c", "echo $LAUNCH_ATTEMPT | sed s/0/zero/")
 

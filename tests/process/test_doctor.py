@@ -45,6 +45,13 @@ def test_this_machine_is_well(doctor: Doctor) -> None:
     assert examined.text.endswith("a run can start.\n")
 
 
+def test_hosts_are_examined_without_a_file(doctor: Doctor) -> None:
+    examined = doctor("-H", "localhost:2")
+
+    assert examined.exit_code == 0, examined.text
+    assert examined.text.splitlines()[1].split()[0] == "localhost"
+
+
 def test_a_program_that_is_missing_is_an_error(doctor: Doctor) -> None:
     examined = doctor("--workers", "1", "--json", "--", "python", "nothing.py")
 

@@ -93,6 +93,16 @@ def test_a_run_that_was_stopped_goes_on_as_it_was_begun(launch: Start, tmp_path:
     assert f"[launch] paths begin at {tmp_path}, as before\n" in resumed.stderr
 
 
+def test_a_run_on_listed_hosts_goes_on_there(launch: Start) -> None:
+    first = stopped(launch("-H", "localhost:2", "--", "sh", "-c", STOPPED_ONCE), "worker-0", "worker-1")
+
+    resumed = launch("--resume", first.run_directory)
+
+    assert resumed.succeeded()
+    assert first.log("worker-1", attempt=1).startswith(b"1 ")
+    assert f"going on with {first.run_directory.name} as it was begun: --hosts localhost:2 -- sh -c " in resumed.stderr
+
+
 def test_a_dry_run_shows_the_attempt_that_would_come_next(launch: Start) -> None:
     first = launch("--workers", "1", "--", "true")
     assert first.succeeded()

@@ -87,10 +87,27 @@ def test_a_wrong_command_line_is_told(launch: Start, arguments: tuple[str, ...])
     assert "--workers" in refused(launch(*arguments))
 
 
-def test_a_file_and_a_number_of_workers_exclude_each_other(
-    launch: Start, cluster: Callable[..., tuple[str, str]]
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--cluster", "c.yaml", "--workers", "2"), "--cluster and --workers exclude each other"),
+        (("--cluster", "c.yaml", "-H", "a:2"), "--cluster and --hosts exclude each other"),
+        (("--hosts", "a:2", "-n", "2"), "--hosts and --workers exclude each other"),
+    ],
+)
+def test_options_that_say_where_workers_run_exclude_each_other(
+    launch: Start, options: tuple[str, ...], said: str
 ) -> None:
-    assert "exclude each other" in refused(launch(*cluster(), "--workers", "2", *TOUCH))
+    assert said in refused(launch(*options, *TOUCH))
+
+
+def test_a_mistake_in_a_list_of_hosts_is_told_before_any_of_them_is_dialled(launch: Start, tmp_path: Path) -> None:
+    hosts = OddHosts(tmp_path / "hosts")
+
+    said = refused(launch("-H", "gpu-a:2,gpu-b:two", *TOUCH, env=hosts.environment(os.environ["PATH"])))
+
+    assert "launch: --hosts gpu-b:two: this is no host with a number of workers; allowed is HOST" in said
+    assert not hosts.times_started("gpu-a")
 
 
 @pytest.mark.parametrize(("setting", "shown"), [("=value", "=..."), ("NOT_SET_ANYWHERE", "NOT_SET_ANYWHERE")])

@@ -31,6 +31,16 @@ def test_workers_on_two_hosts_are_one_cluster(launch: Start, cluster: Cluster, h
     assert json.loads(configs[1]) == {**json.loads(configs[0]), "task": {"type": "worker", "index": 1}}
 
 
+def test_hosts_that_are_listed_without_a_file_are_one_cluster(launch: Start, hosts: Hosts) -> None:
+    started = launch("-H", "tb@host1:2,host2", "--", "sh", "-c", 'hostname; echo "$TF_CONFIG"')
+    assert started.succeeded()
+
+    tasks = ("worker-0", "worker-1", "worker-2")
+    names, configs = zip(*(started.log(task).decode().splitlines() for task in tasks), strict=True)
+    assert names == ("host1", "host1", "host2")
+    assert len(json.loads(configs[2])["cluster"]["worker"]) == 3
+
+
 def test_what_remote_workers_write_is_shown_and_kept_byte_for_byte(
     launch: Start, cluster: Cluster, hosts: Hosts
 ) -> None:

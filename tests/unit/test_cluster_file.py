@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from launcher.cluster.cluster import Cluster, Host, PortRange, RestartLimits, Ssh, Sync, Timeouts, local_cluster
+from launcher.cluster.cluster import Cluster, Host, PortRange, RestartLimits, Ssh, Sync, Timeouts
 from launcher.cluster.file.keys import ROOT, json_schema
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.file.value_structures import ListOf, Record, Shorthand
 from launcher.cluster.spec import Task
-from launcher.errors import UsageError
 
 Read = Callable[[str | bytes], Cluster]
 
@@ -219,26 +216,6 @@ def test_the_environment_is_not_in_a_files_repr(tmp_path: Path) -> None:
 
 def test_a_run_is_not_named_by_a_secret(read: Read) -> None:
     assert read("name: nightly token=hunter2\nhosts: [{host: a}]").name == "nightly token=<redacted>"
-
-
-def test_workers_without_a_file_are_local_workers() -> None:
-    assert local_cluster(2) == Cluster("local", TWO_LOCAL)
-
-
-def test_no_workers_without_a_file_are_refused() -> None:
-    with pytest.raises(UsageError, match="--workers 0: a run needs at least 1 worker"):
-        local_cluster(0)
-
-
-def test_workers_without_a_file_need_no_yaml() -> None:
-    program = (
-        "import sys; from launcher.cluster.cluster import local_cluster; local_cluster(2); "
-        "print(*{'yaml', 'msgspec', 'tensorflow', 'launcher.cluster.file.yaml_nodes'} & sys.modules.keys())"
-    )
-
-    result = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-
-    assert result.stdout.strip() == ""
 
 
 @pytest.mark.parametrize("path", sorted(REPOSITORY.glob("cluster_configs/*.yaml")), ids=lambda path: path.name)

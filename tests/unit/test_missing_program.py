@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.cluster import Cluster, Host, Sync, local_cluster
+from launcher.cluster.cluster import Cluster, Host, Sync
 from launcher.cluster.defaults import PROJECTS
+from launcher.cluster.host_list import local_cluster
 from launcher.errors import UsageError
 from launcher.run.missing_program import program_file, refuse_missing_programs
 

@@ -90,11 +90,11 @@ def resumed(request: Request) -> Iterator[Resumption]:
 def _resumption(directory: RunDirectory, state: RunState, request: Request) -> Resumption:
     notes = [f"the launcher of {directory.name} had gone {state.loss}"] if state.state == LOST else []
     if not state.request:  # begun before requests were written down
-        if request.cluster is None and request.workers is None:
+        if not request.start_on:
             raise UsageError(f"{directory.name} does not say how it was begun: add --cluster FILE or --workers N")
         return Resumption(directory, request, tuple(notes), state, names_cluster=False)
     earlier = Request.of_record(state.request)
-    if request.workers is not None and earlier.cluster is not None and not earlier.command:
+    if request.start_on and request.cluster is None and earlier.cluster is not None and not earlier.command:
         earlier = earlier._replace(command=state.command)  # the file's own, which no longer counts
     together = _with_secrets(_together(request, earlier))
     if state.hosts or directory.cluster_file.exists():  # else no worker was started: the cluster file counts as it is
@@ -116,8 +116,8 @@ def _together(request: Request, earlier: Request) -> Request:
         for key, value in earlier._asdict().items()
         if key not in FOR_ONE_LAUNCH and _is_unsaid(getattr(request, key))
     }
-    if request.cluster is not None or request.workers is not None:
-        as_before |= {"cluster": request.cluster, "workers": request.workers}
+    if request.start_on:
+        as_before |= {"cluster": request.cluster, "hosts": request.hosts, "workers": request.workers}
     if request.command:
         as_before["directory"] = None
     return request._replace(**as_before | {"env": {**(earlier.env or {}), **(request.env or {})}})
