@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.cluster.cluster import Sync
-from launcher.cluster.file.ignoring import IgnoreRules
 from launcher.errors import UsageError
 from launcher.on_host.agent.comparing import HASHED_AT_ONCE
 from launcher.on_host.agent.received import RECORD
 from launcher.run_directory.whole_files import shown
+from launcher.sync.git import Asked, exactly, project_paths
 
-NEVER_SENT = {b".git", b".venv", b"__pycache__", os.fsencode(RECORD)}
+NEVER_SENT = (b".venv", b"__pycache__", os.fsencode(RECORD))
+"""git leaves out `.git` itself."""
 VENV_MARK = b"pyvenv.cfg"
 """Stands in every virtual environment, whatever its name; what such a directory holds runs on this machine only."""
 NAMED = 5
@@ -92,7 +93,7 @@ class Project:
 
 
 def read_project(sync: Sync, left_out: Iterable[Path] = (), meanwhile: Callable[[], None] = lambda: None) -> Project:
-    """Find what is to be sent; no file is opened but `.gitignore`.
+    """Find what is to be sent. No file is opened here.
 
     Args:
         sync: what the cluster file says.
@@ -103,9 +104,11 @@ def read_project(sync: Sync, left_out: Iterable[Path] = (), meanwhile: Callable[
         UsageError: a directory cannot be read, a link leads out of the project, or nothing is left to send.
     """
     root = os.path.realpath(os.fsencode(sync.directory))
-    not_sent = {os.path.relpath(os.path.realpath(os.fsencode(path)), root) for path in left_out}
+    elsewhere = (os.path.relpath(os.path.realpath(os.fsencode(path)), root) for path in left_out)
+    patterns = [*map(_bytes, sync.exclude), *NEVER_SENT, *map(exactly, elsewhere)]
     try:
-        files = tuple(_files(root, _Rules.from_above(root, sync), not_sent, meanwhile))
+        paths = project_paths(Asked(root, patterns, sync.gitignore), meanwhile)
+        files = tuple(_files(root, paths.difference(_in_environments(paths))))
     except OSError as error:
         raise UsageError(_cannot_be_read(Path(os.fsdecode(error.filename or root)), error.strerror)) from error
     _refuse_links_that_lead_out(root, files)
@@ -119,92 +122,38 @@ def _cannot_be_read(path: Path, reason: str | None) -> str:
     return f"{shown(path)}: cannot be sent to the hosts: {reason}; mend that, or name it in sync.exclude"
 
 
-class _Level(NamedTuple):
-    """The rules of one `.gitignore`, and where it stands: above the project, or below it."""
+def _files(root: bytes, paths: Iterable[bytes]) -> Iterator[ProjectFile]:
+    """Those of the paths that are there."""
+    directories = {b"": True}
+    """Whether each is one that no symbolic link leads to: git still lists the files whose directory became a link."""
 
-    rules: IgnoreRules
-    above: bytes = b""
-    """From the rules' directory to the project's."""
-    below: int = 0
-    """Length of the way from the project's directory to the rules'."""
+    def is_directory(path: bytes) -> bool:
+        if path not in directories:
+            found = _look_at(os.path.join(root, path)) if is_directory(os.path.dirname(path)) else None
+            directories[path] = found is not None and stat.S_ISDIR(found.st_mode)
+        return directories[path]
 
-
-class _Rules(NamedTuple):
-    """All that holds in one directory, the strongest first."""
-
-    levels: tuple[_Level, ...]
-    gitignore: bool
-
-    @classmethod
-    def from_above(cls, root: bytes, sync: Sync) -> _Rules:
-        """What the cluster file says, then the `.gitignore` files of the repository around the project."""
-        excluded = _Level(IgnoreRules("\n".join(sync.exclude).encode("utf-8", "surrogateescape")))
-        return cls((excluded, *(_repository_rules(root) if sync.gitignore else ())), sync.gitignore)
-
-    def within(self, path: bytes, directory: bytes) -> _Rules:
-        """The same with those of a directory's own file, where there is one."""
-        text = _text(os.path.join(directory, b".gitignore")) if self.gitignore else b""
-        first, *others = self.levels
-        return self._replace(levels=(first, _Level(IgnoreRules(text), below=len(path)), *others)) if text else self
-
-    def leave_out(self, path: bytes, is_directory: bool) -> bool:
-        """Whether a path of the project is left out; the directories on the way to it are not."""
-        for rules, above, below in self.levels:
-            decided = rules.decide(above + path[below:], is_directory)
-            if decided is not None:
-                return decided
-        return False
+    for path in sorted(paths):
+        found = _look_at(os.path.join(root, path)) if is_directory(os.path.dirname(path)) else None
+        if found is not None and stat.S_ISLNK(found.st_mode):
+            target = _text_of(os.readlink(os.path.join(root, path)))
+            yield ProjectFile(_text_of(path), 0, found.st_mtime_ns, found.st_mode & 0o777, target)
+        elif found is not None and stat.S_ISREG(found.st_mode):
+            yield ProjectFile(_text_of(path), found.st_size, found.st_mtime_ns, found.st_mode & 0o777)
 
 
-def _repository_rules(root: bytes) -> Iterator[_Level]:
-    """Those of the directories above, up to the one with `.git`; none outside of a repository."""
-    tops = [root]
-    while not os.path.lexists(os.path.join(tops[-1], b".git")):
-        tops.append(os.path.dirname(tops[-1]))
-        if tops[-1] == tops[-2]:
-            return
-    files = [(top, b".gitignore") for top in tops[1:]] + [(tops[-1], b".git/info/exclude")]
-    for top, name in files:
-        above = root[len(top) :].strip(b"/")
-        yield _Level(IgnoreRules(_text(os.path.join(top, name))), above and above + b"/")
-
-
-def _text(path: bytes) -> bytes:
-    """A file's content; as with git, a symbolic link counts as no file."""
+def _look_at(path: bytes) -> os.stat_result | None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return b""
-    with os.fdopen(fd, "rb") as file:
-        return file.read() if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
-def _files(root: bytes, rules: _Rules, not_sent: set[bytes], meanwhile: Callable[[], None]) -> Iterator[ProjectFile]:
-    waiting = [(b"", rules)]
-    while waiting:
-        meanwhile()
-        path, rules = waiting.pop()
-        directory = os.path.join(root, path)
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
-        if path and any(entry.name == VENV_MARK for entry in entries):
-            continue
-        rules = rules.within(path, directory)
-        for entry in entries:
-            below = path + entry.name
-            is_directory = entry.is_dir(follow_symlinks=False)
-            if entry.name in NEVER_SENT or below in not_sent or rules.leave_out(below, is_directory):
-                continue
-            if is_directory:
-                waiting.append((below + b"/", rules))
-            elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
-                yield _project_file(entry, below)
-
-
-def _project_file(entry: os.DirEntry[bytes], path: bytes) -> ProjectFile:
-    status = entry.stat(follow_symlinks=False)
-    target = _text_of(os.readlink(entry.path)) if entry.is_symlink() else None
-    size = 0 if entry.is_symlink() else status.st_size
-    return ProjectFile(_text_of(path), size, status.st_mtime_ns, stat.S_IMODE(status.st_mode) & 0o777, target)
+def _in_environments(paths: Iterable[bytes]) -> Iterator[bytes]:
+    """What lies in virtual environments below the project's directory."""
+    marks = (b"/" + VENV_MARK,)
+    environments = tuple(path[: -len(VENV_MARK)] for path in paths if path.endswith(marks))
+    return (path for path in paths if path.startswith(environments))
 
 
 def _refuse_links_that_lead_out(root: bytes, files: Iterable[ProjectFile]) -> None:

@@ -28,7 +28,12 @@ THERE = (
     "sleep",
 )
 """Some of the programs that every Debian has: those that the tests below run."""
-NEEDY = ("tests/ssh", "tests/unit/test_ignoring.py", "tests/unit/test_sync_parts.py", "tests/process/test_leftovers.py")
+NEEDY = (
+    "tests/ssh",
+    "tests/unit/test_project_files.py",
+    "tests/unit/test_sync_parts.py",
+    "tests/process/test_leftovers.py",
+)
 """Tests that use other programs; those that can do without run there as well."""
 REASON = re.compile(r"SKIPPED \[\d+\] \S+: (.*)")
 

@@ -25,6 +25,8 @@ RESERVED = {
     "LAUNCH_(?!(KERAS_FIX|TF_CONFIG)$).*": "the launcher sets what begins with LAUNCH_; "
     "only LAUNCH_KERAS_FIX and LAUNCH_TF_CONFIG may be set, to 0",
 }
+PATTERN = r"!?(?!#)(?=.*\S)(?:\\.|\[[!^]?+.[^]\n]*\]|[^\\[\n])+"
+"""One line that is no comment, and leaves no bracket or backslash open: git lets such a line match nothing."""
 
 
 def _is_address(text: str) -> bool:
@@ -32,12 +34,6 @@ def _is_address(text: str) -> bool:
         return not ipaddress.ip_address(text.strip("[]")).is_unspecified
     except ValueError:
         return re.fullmatch(r"(?![-.])(?=.*[A-Za-z])[A-Za-z0-9._-]{1,253}", text) is not None
-
-
-def _is_pattern(text: str) -> bool:
-    from launcher.cluster.file.ignoring import is_pattern  # few files have any
-
-    return is_pattern(text)
 
 
 def _is_below(text: str) -> bool:
@@ -69,7 +65,7 @@ HOST_KEYS: Mapping[str, Kind] = {
 SYNC = Record(
     {
         "from": Text("the path of a directory"),
-        "exclude": ListOf(Text("a pattern as in .gitignore", check=_is_pattern), "pattern", '["*.ckpt"]', unique=True),
+        "exclude": ListOf(Text("a pattern as in .gitignore", PATTERN), "pattern", '["*.ckpt"]', unique=True),
         "gitignore": Flag(),
     },
     '{from: ., exclude: ["*.ckpt"]}',
