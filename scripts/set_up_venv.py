@@ -11,7 +11,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from on_host.set_up import SetUpError, Step, pip_install, refuse_what_is_not_ours
+
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -27,12 +28,7 @@ STAMP = VENV / "set-up"
 LOG = VENV / "set-up.log"
 LOCK = ROOT / ".venv.lock"
 PIN_FILES = {"run": ROOT / "constraints.txt", "test": ROOT / "constraints-test.txt"}
-SHOWN_LINES = 12
 EXIT_NOT_SET_UP = 3
-
-
-class SetUpError(Exception):
-    """`.venv` could not be made; the message says why and what to do."""
 
 
 def main(level: str, pins: str, script: str, *arguments: str) -> NoReturn:
@@ -44,7 +40,8 @@ def main(level: str, pins: str, script: str, *arguments: str) -> NoReturn:
             if not is_set_up(level, pins):
                 set_up(level, pins, lock)
     except (SetUpError, OSError) as error:
-        say(f"error: could not set up {VENV}: {error}")
+        remedy = error.remedy if isinstance(error, SetUpError) else ""
+        say(f"error: could not set up {VENV}: {error}" + (f"\n  {remedy}" if remedy else ""))
         sys.exit(EXIT_NOT_SET_UP)
     except KeyboardInterrupt:
         say("interrupted: the next run starts the set-up over")
@@ -130,55 +127,23 @@ def check_venv_can_be_made() -> None:
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         version = "{}.{}".format(*sys.version_info)
         raise SetUpError(
-            f"{sys.executable} lacks the module venv or ensurepip.\n"
-            f"  On Debian and Ubuntu: apt install python{version}-venv"
+            f"{sys.executable} lacks the module venv or ensurepip",
+            f"on Debian and Ubuntu: apt install python{version}-venv",
         )
     if "\n" in str(ROOT) or os.pathsep in str(ROOT):
-        raise SetUpError("Python allows neither ':' nor a newline in its path: move the checkout.")
-    if VENV.is_dir() and any(VENV.iterdir()) and not LOG.exists():
-        raise SetUpError("something else made the directory that stands there: remove it, or move it away.")
+        raise SetUpError("Python allows neither ':' nor a newline in its path", "move the checkout")
+    refuse_what_is_not_ours(str(VENV), "remove it, or move it away")
 
 
 def install(level: str, lock: int) -> None:
     """Install the pins, each file checked against its hash, and this project as it stands in the checkout."""
-    pip = [str(PYTHON), "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
-    run([*pip, "--require-hashes", "-r", str(PIN_FILES[level])], lock)
-    run([*pip, "--no-deps", "--no-index", "--no-build-isolation", "--editable", str(ROOT)], lock)
+    run([*pip_install(str(VENV)), "--require-hashes", "-r", str(PIN_FILES[level])], lock)
+    run([*pip_install(str(VENV)), "--no-deps", "--no-index", "--no-build-isolation", "--editable", str(ROOT)], lock)
 
 
 def run(argv: list[str], lock: int) -> None:
-    """Run one step, its output going to the log; temporary files stay below `.venv`, whatever happens to the step."""
-    temporary = VENV / "tmp"
-    temporary.mkdir(exist_ok=True)
-    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
-    environment["TMPDIR"] = str(temporary)
-    with LOG.open("a") as log:
-        step = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=ROOT,
-            env=environment,
-            pass_fds=[lock],
-            process_group=0,
-        )
-    try:
-        code = step.wait()
-    except BaseException:
-        os.killpg(step.pid, signal.SIGKILL)
-        step.wait()
-        raise
-    shutil.rmtree(temporary)
-    if code != 0:
-        raise SetUpError(failure_text(argv, code))
-
-
-def failure_text(argv: list[str], code: int) -> str:
-    """Tell which step failed, with the end of its output."""
-    step = "python -m venv" if "venv" in argv else "pip install"
-    tail = "\n".join("  " + line for line in LOG.read_text(errors="replace").splitlines()[-SHOWN_LINES:])
-    return f"`{step}` ended with exit code {code}. Its last lines:\n{tail}\nThe whole output: {LOG}"
+    """Run one step. It has the lock as well, so that one that outlives a killed set-up is waited for."""
+    Step(str(VENV), argv).run(inherited=[lock])
 
 
 def write_stamp(level: str, pins: str) -> None:

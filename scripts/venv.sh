@@ -1,7 +1,8 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by scripts/launch and scripts/test with $root set. A few milliseconds of shell tell whether .venv is ready;
-# Python starts, and sets it up, only where it is not.
+# Sourced by the scripts beside it: where this checkout is, and its .venv. A few milliseconds of shell tell whether that is
+# ready; Python starts, and sets it up, only where it is not.
 
+root=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")/.." && pwd -P)
 venv=$root/.venv
 
 # need_venv LEVEL SCRIPT [ARGUMENT...]: returns once .venv holds what LEVEL (run or test) needs. Where it does not yet,
@@ -12,7 +13,7 @@ need_venv() {
         find_python
         level=$1
         shift
-        exec "$python" -I "$root/scripts/set_up_venv.py" "$level" "$pins" "$@"
+        exec "$python" -Es "$root/scripts/set_up_venv.py" "$level" "$pins" "$@"
     fi
 }
 

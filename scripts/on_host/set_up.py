@@ -2,6 +2,7 @@
 
 `set_up_hosts.py` sends this to the host's `python3` (3.9 or later). Over stdin follow a request (one line of JSON) and
 the pins; then stdin stays open, and its end means that nobody waits for this any more. It answers in lines of JSON.
+`set_up_venv.py` uses parts of it for this checkout's own environment.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -177,12 +178,12 @@ def only_one_at_a_time(venv: str) -> Iterator[None]:
         yield
 
 
-def refuse_what_is_not_ours(venv: str) -> None:
+def refuse_what_is_not_ours(venv: str, remedy: str = "name another --venv, or remove it") -> None:
     """Never delete what something else has made."""
     if os.path.lexists(venv) and not os.path.isdir(venv):
-        raise SetUpError(f"{tilde(venv)} is no directory", "move it away, or name another --venv")
+        raise SetUpError(f"{tilde(venv)} is no directory", remedy)
     if os.path.isdir(venv) and os.listdir(venv) and not os.path.exists(os.path.join(venv, LOG)):
-        raise SetUpError(f"something else has made {tilde(venv)}", "name another --venv, or remove it")
+        raise SetUpError(f"something else has made {tilde(venv)}", remedy)
 
 
 def check_room(venv: str, needed: float) -> None:
@@ -213,9 +214,14 @@ def install(venv: str, python: str, pins: bytes, kind: str) -> None:
     say(f"making {tilde(venv)} with {python}")
     Step(venv, [python, "-I", "-m", "venv", venv]).run()
     say(f"installing TensorFlow{' with CUDA' if kind == 'cuda' else ''}, all files checked against their hashes")
-    pip = [os.path.join(venv, "bin", "python"), "-I", "-m", "pip", "install", "--disable-pip-version-check"]
-    options = ["--no-input", "--no-cache-dir", "--progress-bar=off", "--require-hashes"]
-    Step(venv, [*pip, *options, "-r", os.path.join(venv, PINS)]).run()
+    options = ["--no-cache-dir", "--require-hashes", "-r", os.path.join(venv, PINS)]
+    Step(venv, [*pip_install(venv), *options]).run(tell_of_progress)
+
+
+def pip_install(venv: str) -> list[str]:
+    """The words that install something into an environment, and ask nobody."""
+    python = os.path.join(venv, "bin", "python")
+    return [python, "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
 
 
 def checked(venv: str, gpus: list[str]) -> dict[str, Any]:
@@ -236,52 +242,69 @@ def checked(venv: str, gpus: list[str]) -> dict[str, Any]:
 
 
 class Step:
-    """A program that takes its time; what it says goes to the log, and the large downloads to the user."""
+    """A program that takes its time: `python -m venv`, or pip. What it says goes to the log of the environment.
 
-    _current: subprocess.Popen[str] | None = None
+    Here and on hosts; `scripts/set_up_venv.py` has the other use.
+    """
+
+    current: subprocess.Popen[str] | None = None
 
     def __init__(self, venv: str, argv: list[str]) -> None:
         self._venv = venv
         self._argv = argv
+        self._log = os.path.join(venv, LOG)
 
-    def run(self) -> None:
-        """Return once it has ended well."""
+    def run(self, hear: Callable[[str], None] | None = None, inherited: Iterable[int] = ()) -> None:
+        """Return once it has ended well. Temporary files stay below the environment, whatever happens to the step.
+
+        Args:
+            hear: gets each line that it says.
+            inherited: descriptors that it gets, and keeps open while it runs.
+
+        Raises:
+            SetUpError: it has failed.
+        """
         temporary = os.path.join(self._venv, "tmp")
         os.makedirs(temporary, exist_ok=True)
         environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
-        with open(os.path.join(self._venv, LOG), "a", encoding="utf-8") as log:
-            process = Step._current = subprocess.Popen(
+        with open(self._log, "a", encoding="utf-8") as log:
+            process = Step.current = subprocess.Popen(
                 self._argv,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                cwd=self._venv,
+                # Without a pipe the program outlives us: what it has begun, it ends.
+                stdout=subprocess.PIPE if hear else log,
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
                 env={**environment, "TMPDIR": temporary},
+                pass_fds=tuple(inherited),
                 start_new_session=True,
             )
-            assert process.stdout is not None
-            last: list[str] = []
-            for line in process.stdout:
-                log.write(line)
-                last = [*last, line.rstrip()][-SHOWN:]
-                tell_of_progress(line)
-        code = process.wait()
-        Step._current = None
+            try:
+                for line in process.stdout or ():
+                    log.write(line)
+                    if hear:
+                        hear(line)
+                code = process.wait()
+            except BaseException:
+                Step.end_current()
+                process.wait()
+                raise
+        Step.current = None
         shutil.rmtree(temporary)
         if code:
-            raise self._error(code, last)
+            raise self._error(code)
 
-    def _error(self, code: int, last: list[str]) -> SetUpError:
-        text = "\n".join(last)
-        log = tilde(os.path.join(self._venv, LOG))
+    def _error(self, code: int) -> SetUpError:
+        text = "\n".join(read(self._log).splitlines()[-SHOWN:])
         step = "python -m venv" if "venv" in self._argv else "pip install"
-        remedy = f"the whole output is in {log}"
+        remedy = f"the whole output is in {tilde(self._log)}"
         if FULL.search(text):
-            remedy = "make room, or name another --venv"
+            remedy = "make room, or choose another place for it"
         elif UNREACHABLE.search(text):
             remedy = "the host must reach a package index: set its proxy (https_proxy) or a mirror (pip config set "
-            remedy += "global.index-url URL) there, then try again"
+            remedy += f"global.index-url URL) there, then try again; {tilde(self._log)} has the whole output"
         elif OTHER_FILES in text:
             remedy = "the package index of that host serves other files than those that are pinned: use another one"
         return SetUpError(f"`{step}` ended with exit code {code}:\n{text}", remedy)
@@ -289,8 +312,8 @@ class Step:
     @classmethod
     def end_current(cls) -> None:
         """Kill the one under way."""
-        if cls._current is not None:
-            os.killpg(cls._current.pid, signal.SIGKILL)
+        if cls.current is not None:
+            os.killpg(cls.current.pid, signal.SIGKILL)
 
 
 def tell_of_progress(line: str) -> None:

@@ -252,7 +252,7 @@ def test_foreign_venv_is_left_alone(checkout: Path) -> None:
 def test_without_a_fitting_python_the_message_names_the_versions(checkout: Path, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("sh", "cksum"):
+    for name in ("sh", "cksum", "dirname", "readlink"):
         (tools / name).symlink_to(str(shutil.which(name)))
 
     with start(checkout / "scripts/launch", PATH=str(tools)) as process:
