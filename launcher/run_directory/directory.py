@@ -117,10 +117,6 @@ class RunDirectory(NamedTuple):
         """The raw bytes of a worker's stdout and stderr."""
         return self.attempt(attempt) / f"{task.slug}.log"
 
-    def progress(self, attempt: int, task: Task) -> Path:
-        """The steps that a worker reported, one JSON object a line."""
-        return self.attempt(attempt) / f"{task.slug}.progress.jsonl"
-
     def next_attempt(self) -> int:
         """The number of the attempt after those that the run has had."""
         numbers = [int(path.name[8:]) for path in self.path.glob("attempt-*") if path.name[8:].isdecimal()]

@@ -60,7 +60,6 @@ def test_every_path_of_a_run_has_its_place(tmp_path: Path) -> None:
     here = tmp_path / "20261120-142233-two_hosts"
     assert (run.path, run.name) == (here, "20261120-142233-two_hosts")
     assert run.log(1, WORKER) == here / "attempt-1" / "worker-0.log"
-    assert run.progress(1, WORKER) == here / "attempt-1" / "worker-0.progress.jsonl"
     assert run.plan_file(0) == here / "attempt-0" / "plan.json"
     assert [run.run_file.name, run.cluster_file.name, run.events_file.name, run.chief.name] == [
         "run.json",
