@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.run.failure.classify import Failure
+from launcher.run.failure.failure import Failure
 
 
 class RunResult(NamedTuple):

@@ -28,10 +28,9 @@ from launcher.run.attempt.gang import AttemptResult
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.supervisor import supervise
 from launcher.run.event_log import EventLog
-from launcher.run.failure.classify import Ending, Failure, classify
+from launcher.run.failure.failure import Failure
 from launcher.run.failure.report import report
 from launcher.run.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
-from launcher.run.failure.root_cause import root_cause
 from launcher.run.host_contexts import Names, host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.run.host_files import HostFiles
 from launcher.run.last_steps import Result, whatever_comes
@@ -91,7 +90,6 @@ class Session:
         self._sync = ProjectSync(cluster, hosts, inbox, self._console.say)
         self._logs: dict[Task, Path] = {}
         self._unwritten: AttemptPlan | None = None
-        self._interpreters: dict[Task, str | None] = {}
         self._said: set[str] = set()
         """Of hosts that are away, since all were ready."""
         self._remote_logs = RemoteLogs(self._complain)
@@ -143,7 +141,7 @@ class Session:
         step = newest_step(self._directory.chief)
         for attempt in itertools.count(self._first_attempt):
             ended = self._attempt(attempt, restarts_used(tried))
-            cause = None if ended.succeeded else root_cause([self._understood(each) for each in ended.endings])
+            cause = ended.cause
             restarts = restarts_used(tried) + ended.lone_restarts
             result = RunResult(self._exit_code(ended), self._directory.path, len(tried) + 1, cause, restarts)
             if ended.training_done or ended.interrupted is not None:
@@ -197,7 +195,6 @@ class Session:
             for line in thread_warnings(self._cluster, spec, contexts):
                 self._complain(line)
         self._unwritten = plan
-        self._interpreters = {each.task: each.interpreter for each in plan.tasks}
         self._run_hosts = run_hosts(self._cluster, contexts)
         if attempt:
             self._files.bring_newest_checkpoint(self._run_hosts)
@@ -255,12 +252,6 @@ class Session:
         workdirs = {each.task: each.workdir for each in plan.tasks}
         for line in last_places(ended.endings, lambda task, place: place.removeprefix(f"{workdirs[task]}/")):
             self._console.say(line)
-
-    def _understood(self, ending: Ending) -> Failure:
-        event = ending.event
-        if isinstance(event, events.HostLost | events.Stalled | events.PortShared):
-            return classify(ending)
-        return classify(ending, self._interpreters[event.task])
 
     def _await_restart(self, restart: int, cause: Failure | None, delay: float) -> None:
         """Say what happened, and let the backoff pass.

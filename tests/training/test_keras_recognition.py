@@ -21,7 +21,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from launcher.run.failure.refused_keras import for_refused_keras
+from launcher.run.failure.failure import Runtime
+from launcher.run.failure.keras_fix import for_keras_under_several_workers
 
 PARTS = Path(__file__).resolve().parents[2] / "training" / "keras_fix" / "parts.py"
 TRAINER = "keras.src.backend.tensorflow.trainer"
@@ -269,7 +270,9 @@ def test_a_keras_that_cannot_be_served_is_left_alone_and_one_line_names_those_th
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"tf-launch: Keras {version} cannot be mended for MultiWorkerMirroredStrategy (")
     assert line.endswith(SERVED)
-    assert SERVED.partition(":")[0] in (for_refused_keras("unsupported type PerReplica", [], [line], "here") or "")
+    remedy = for_keras_under_several_workers("unsupported type PerReplica", [], [line], "here", Runtime())
+    assert remedy is not None
+    assert SERVED.partition(":")[0] in remedy
 
 
 def test_an_older_tensorflow_than_those_that_can_be_served_is_named(

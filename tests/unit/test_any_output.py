@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from hypothesis import example, given
@@ -12,7 +13,8 @@ from launcher.console.attempt_text import AttemptText
 from launcher.console.terminal import DIM, RESET, Look
 from launcher.hosts.events import HostLost, TaskExited, TaskStartFailed
 from launcher.hosts.ssh_complaint import explained
-from launcher.run.failure.classify import Ending, Failure, LastReport, classify
+from launcher.run.failure.ending import Ending, LastReport
+from launcher.run.failure.failure import Failure, Runtime
 from launcher.run.failure.interrupted import last_places
 from launcher.run.failure.report import report
 from launcher.run.failure.root_cause import root_cause
@@ -97,7 +99,7 @@ def test_any_end_is_understood(tail: bytes, status: int, stopped: bool, progress
         for task in TASKS
     ]
 
-    understood = [classify(each, "python") for each in endings]
+    understood = [dataclasses.replace(each, runtime=Runtime("python")).failure for each in endings]
     lines = [*report(root_cause(understood) or understood[0], "log"), *last_places(endings, lambda _, place: place)]
 
     assert all(isinstance(each, Failure) for each in understood)
@@ -107,8 +109,8 @@ def test_any_end_is_understood(tail: bytes, status: int, stopped: bool, progress
 @given(TEXTS.map(lambda text: text.decode(errors="replace")))
 def test_any_words_of_a_host_are_understood(said: str) -> None:
     complaint = explained(said, "exit code 255", "gpu-a", [])
-    lost = classify(Ending(HostLost("gpu-a", complaint.reason, complaint.remedy), stopped=False))
-    failed = classify(Ending(TaskStartFailed("gpu-a", TASKS[0], said), stopped=False), "python")
+    lost = Ending(HostLost("gpu-a", complaint.reason, complaint.remedy), stopped=False).failure
+    failed = Ending(TaskStartFailed("gpu-a", TASKS[0], said), stopped=False, runtime=Runtime("python")).failure
 
     assert not any("\n" in line or "\x1b" in line for each in (lost, failed) for line in report(each))
 

@@ -25,8 +25,8 @@ from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.run.attempt.gang import AttemptResult, Stop
 from launcher.run.attempt.lone_workers import LoneWorkers
-from launcher.run.failure.classify import Ending, Kind, classify
-from launcher.run.failure.root_cause import root_cause
+from launcher.run.failure.ending import Ending
+from launcher.run.failure.failure import Kind
 
 COORDINATED = plan_of(CHIEF, W0, W1, PS)
 ALL_SERVE = (
@@ -57,7 +57,7 @@ def all_stopped(at: float, *tasks: Task) -> list[tuple[float, events.Event]]:
 
 
 def cause_of(result: AttemptResult) -> tuple[Task | None, Kind]:
-    cause = root_cause([classify(each) for each in result.endings])
+    cause = result.cause
     assert cause is not None
     return cause.task, cause.kind
 
@@ -234,7 +234,7 @@ def test_a_parameter_server_that_leaves_too_early_is_the_cause_of_what_the_chief
     result, _ = replay(
         COORDINATED, *ALL_SERVE, exited(5, PS), exited(6, CHIEF, 1, tail=COLLATERAL), *all_stopped(8.1, W0, W1)
     )
-    cause = root_cause([classify(each) for each in result.endings])
+    cause = result.cause
     assert cause is not None
     assert (cause.task, cause.kind) == (PS, Kind.LEFT)
     assert "server.join()" in (cause.remedy or "")

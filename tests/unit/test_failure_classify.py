@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from launcher.cluster.spec import Task
 from launcher.hosts.events import HostLost, Stalled, TaskExited, TaskStartFailed, TimedOut
-from launcher.run.failure.classify import Ending, Failure, Kind, LastReport, classify, is_conclusive
+from launcher.run.failure.ending import Ending, LastReport
 from launcher.run.failure.excerpt import SCREENFUL
+from launcher.run.failure.failure import Failure, Kind
 from launcher.run.failure.report import report
 from launcher.run.failure.root_cause import root_cause
 
@@ -24,7 +25,7 @@ LOST_PEER = b"tensorflow.python.framework.errors_impl.UnavailableError: Collecti
 def exited(
     tail: bytes = b"", code: int | None = 1, by: int | None = None, *, memory: bool = False, stopped: bool = False
 ) -> Failure:
-    return classify(Ending(TaskExited("gpu-a", WORKER, None if by else code, by, memory, tail), stopped))
+    return Ending(TaskExited("gpu-a", WORKER, None if by else code, by, memory, tail), stopped).failure
 
 
 def failure(kind: Kind, index: int = 0, **more: object) -> Failure:
@@ -35,11 +36,11 @@ def failure(kind: Kind, index: int = 0, **more: object) -> Failure:
 @pytest.mark.parametrize(
     ("found", "kind"),
     [
-        (classify(Ending(HostLost("gpu-a", "connection closed"), stopped=False)), Kind.HOST_LOST),
-        (classify(Ending(TaskStartFailed("gpu-a", WORKER, "no such program"), stopped=False)), Kind.NOT_STARTED),
-        (classify(Ending(TimedOut("gpu-a", WORKER, "process", 120), stopped=False)), Kind.NOT_STARTED),
-        (classify(Ending(TimedOut("gpu-a", WORKER, "server", 120), stopped=False)), Kind.NOT_STARTED),
-        (classify(Ending(Stalled(600, "step 812 (worker 0)"), stopped=False)), Kind.STALLED),
+        (Ending(HostLost("gpu-a", "connection closed"), stopped=False).failure, Kind.HOST_LOST),
+        (Ending(TaskStartFailed("gpu-a", WORKER, "no such program"), stopped=False).failure, Kind.NOT_STARTED),
+        (Ending(TimedOut("gpu-a", WORKER, "process", 120), stopped=False).failure, Kind.NOT_STARTED),
+        (Ending(TimedOut("gpu-a", WORKER, "server", 120), stopped=False).failure, Kind.NOT_STARTED),
+        (Ending(Stalled(600, "step 812 (worker 0)"), stopped=False).failure, Kind.STALLED),
         (exited(by=signal.SIGKILL), Kind.KILLED),
         (exited(by=signal.SIGTERM), Kind.KILLED),
         (exited(by=signal.SIGRTMIN + 3), Kind.KILLED),
@@ -203,7 +204,7 @@ def test_complaints_that_accuse_each_other_do_not_hang() -> None:
 
 
 def test_only_complaints_about_peers_are_inconclusive() -> None:
-    inconclusive = {kind for kind in Kind if not is_conclusive(failure(kind))}
+    inconclusive = {kind for kind in Kind if not failure(kind).is_conclusive}
 
     assert {Kind.LEFT, Kind.COLLATERAL, Kind.STOPPED} == inconclusive
 
@@ -237,15 +238,15 @@ def test_numbers_and_workers_do_not_make_two_failures_differ() -> None:
         (exited(code=139), "worker 1 on gpu-a was killed by exit code 139: SIGSEGV"),
         (exited(code=3), "worker 1 on gpu-a failed (exit code 3)"),
         (
-            classify(Ending(HostLost("gpu-a", "no answer for 15 s"), stopped=False)),
+            Ending(HostLost("gpu-a", "no answer for 15 s"), stopped=False).failure,
             "host gpu-a was lost: no answer for 15 s",
         ),
         (
-            classify(Ending(TaskStartFailed("gpu-a", WORKER, "no such program: trian"), stopped=False)),
+            Ending(TaskStartFailed("gpu-a", WORKER, "no such program: trian"), stopped=False).failure,
             "worker 1 on gpu-a could not be started: no such program: trian",
         ),
         (
-            classify(Ending(Stalled(600, "step 812 (worker 0)"), stopped=False)),
+            Ending(Stalled(600, "step 812 (worker 0)"), stopped=False).failure,
             "the run stalled: no worker made a step for 600 s (timeouts.stall); the last was step 812 (worker 0); "
             "which one holds up the others is not known",
         ),
@@ -270,7 +271,7 @@ def test_a_report_ends_with_the_log_and_the_remedy() -> None:
 
 def killed(last_report: bytes, log: bytes = b"") -> Failure:
     event = TaskExited("gpu-a", WORKER, None, signal.SIGKILL, False, log)
-    return classify(Ending(event, False, LastReport(last_report, 3.04)))
+    return Ending(event, False, LastReport(last_report, 3.04)).failure
 
 
 def test_of_a_killed_worker_the_last_step_and_its_own_last_lines_are_told() -> None:
@@ -293,13 +294,13 @@ def test_a_report_of_progress_that_names_no_step_is_left_out(line: bytes) -> Non
 def test_a_traceback_needs_no_last_step() -> None:
     event = TaskExited("gpu-a", WORKER, 1, None, False, TRACEBACK + b"KeyError: 'x'\n")
 
-    lines = report(classify(Ending(event, False, LastReport(b'{"step": 812}', 3))))
+    lines = report(Ending(event, False, LastReport(b'{"step": 812}', 3)).failure)
 
     assert not any("last step" in line for line in lines)
 
 
 def test_a_lost_host_has_no_log() -> None:
-    lost = classify(Ending(HostLost("gpu-a", "gone"), stopped=False))
+    lost = Ending(HostLost("gpu-a", "gone"), stopped=False).failure
 
     assert report(lost, "worker-1.log") == ["host gpu-a was lost: gone"]
 
@@ -307,7 +308,7 @@ def test_a_lost_host_has_no_log() -> None:
 def test_a_reason_begins_no_line_of_the_report() -> None:
     lost = HostLost("gpu-a", "gone\n[launch] done in 1.0 s\x1b[2J", "try again\n[launch] all is well")
 
-    lines = report(classify(Ending(lost, stopped=False)))
+    lines = report(Ending(lost, stopped=False).failure)
 
     assert lines == [
         r"host gpu-a was lost: gone\n[launch] done in 1.0 s\x1b[2J",

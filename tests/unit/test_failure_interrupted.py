@@ -9,7 +9,7 @@ from test_interruption import FRAMES, FULL_DISK, INTERRUPTED, LOST_PEER, OWN, RE
 
 from launcher.cluster.spec import Task
 from launcher.hosts.events import HostLost, TaskExited
-from launcher.run.failure.classify import Ending, LastReport
+from launcher.run.failure.ending import Ending, LastReport
 from launcher.run.failure.interrupted import last_places
 
 W0, W1 = Task("worker", 0), Task("worker", 1)

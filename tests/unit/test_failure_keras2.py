@@ -6,7 +6,8 @@ import pytest
 
 from launcher.cluster.spec import Task
 from launcher.hosts.events import TaskExited
-from launcher.run.failure.classify import Ending, Kind, classify
+from launcher.run.failure.ending import Ending
+from launcher.run.failure.failure import Kind, Runtime
 
 WAY_OUT = "`/venv/bin/python -m pip install tf_keras` on gpu-a, in the version of its TensorFlow, then `"
 KERAS_TENSOR = "ValueError: A KerasTensor cannot be used as input to a TensorFlow function. A KerasTensor is a symbolic"
@@ -17,7 +18,7 @@ def crashed(said: str) -> str:
     """The remedy for a program that ended with this exception."""
     log = f'Traceback (most recent call last):\n  File "/home/me/train.py", line 3, in <module>\n    f()\n{said}\n'
     event = TaskExited("gpu-a", Task("worker", 0), 1, None, False, log.encode())
-    return classify(Ending(event, stopped=False), "/venv/bin/python").remedy or ""
+    return Ending(event, stopped=False, runtime=Runtime("/venv/bin/python")).failure.remedy or ""
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_keras_2_that_is_missing_or_another_is_named_with_its_version() -> None:
         "/venv/bin/python -m pip install 'tf_keras==2.18.*'\n"
     )
     event = TaskExited("gpu-a", Task("worker", 0), 2, None, False, log.encode())
-    failure = classify(Ending(event, stopped=False), "/venv/bin/python")
+    failure = Ending(event, stopped=False, runtime=Runtime("/venv/bin/python")).failure
 
     assert failure.kind is Kind.BAD_USAGE
     assert failure.remedy == (

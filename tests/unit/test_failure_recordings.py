@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -12,8 +13,9 @@ import pytest
 
 from launcher.cluster.spec import Task
 from launcher.hosts.events import TaskExited
-from launcher.run.failure.classify import Ending, Failure, Kind, classify, is_conclusive
+from launcher.run.failure.ending import Ending
 from launcher.run.failure.excerpt import SCREENFUL
+from launcher.run.failure.failure import Failure, Kind, Runtime
 from launcher.run.failure.report import report
 from launcher.run.failure.root_cause import root_cause
 
@@ -133,7 +135,7 @@ def endings_of(name: str) -> list[Ending]:
 
 
 def cause_of(endings: list[Ending]) -> Failure:
-    cause = root_cause([classify(ending) for ending in endings])
+    cause = root_cause([ending.failure for ending in endings])
     assert cause is not None
     return cause
 
@@ -143,7 +145,7 @@ def orders() -> list[tuple[str, tuple[int, ...]]]:
 
 
 def recorded(name: str, index: int) -> Failure:
-    return next(classify(each) for each in endings_of(name) if each.event.task == Task("worker", index))
+    return next(each.failure for each in endings_of(name) if each.event.task == Task("worker", index))
 
 
 @pytest.mark.parametrize(("name", "order"), orders())
@@ -190,9 +192,9 @@ def test_an_excerpt_is_a_screenful_without_start_up_notices(name: str) -> None:
 def test_what_ended_because_of_the_culprit_is_inconclusive(name: str) -> None:
     culprit = EXPECTED[name].culprit if name in EXPECTED else W1
 
-    others = [classify(each) for each in endings_of(name) if each.event.task != culprit]
+    others = [each.failure for each in endings_of(name) if each.event.task != culprit]
 
-    assert [each for each in others if is_conclusive(each)] == []
+    assert [each for each in others if each.is_conclusive] == []
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_a_traceback_that_was_logged_earlier_is_not_what_stopped_worker_failed_o
     )
     event = TaskExited("gpu-a", Task("worker", 0), None, 9, False, b"step 1\n" + went_on + b"step 2\n")
 
-    assert Kind.STOPPED is classify(Ending(event, stopped=True)).kind
+    assert Kind.STOPPED is Ending(event, stopped=True).failure.kind
 
 
 @pytest.mark.parametrize(
@@ -266,7 +268,8 @@ def test_a_traceback_that_was_logged_earlier_is_not_what_stopped_worker_failed_o
     ],
 )
 def test_a_known_failure_comes_with_its_remedy(name: str, words: str) -> None:
-    cause = root_cause([classify(ending, python="/opt/py/bin/python") for ending in endings_of(name)])
+    python = Runtime("/opt/py/bin/python")
+    cause = root_cause([dataclasses.replace(ending, runtime=python).failure for ending in endings_of(name)])
 
     assert cause is not None
     assert words in (cause.remedy or "")

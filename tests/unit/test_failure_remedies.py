@@ -8,14 +8,15 @@ import pytest
 
 from launcher.cluster.spec import Task
 from launcher.hosts.events import TaskExited, TaskStartFailed
-from launcher.run.failure.classify import Ending, classify
+from launcher.run.failure.ending import Ending
+from launcher.run.failure.failure import Runtime
 
 PYTHON = "/opt/py/bin/python"
 
 
-def remedy(host: str, log: str, code: int = 1) -> str:
+def remedy(host: str, log: str, code: int = 1, *, has_keras_fix: bool = True) -> str:
     event = TaskExited(host, Task("worker", 0), code, None, False, log.encode())
-    return classify(Ending(event, stopped=False), PYTHON).remedy or ""
+    return Ending(event, stopped=False, runtime=Runtime(PYTHON, has_keras_fix)).failure.remedy or ""
 
 
 def crashed(host: str, *lines: str) -> str:
@@ -26,7 +27,8 @@ def crashed(host: str, *lines: str) -> str:
 
 
 def not_started(host: str, reason: str) -> str:
-    return classify(Ending(TaskStartFailed(host, Task("worker", 0), reason), stopped=False), PYTHON).remedy or ""
+    event = TaskStartFailed(host, Task("worker", 0), reason)
+    return Ending(event, stopped=False, runtime=Runtime(PYTHON)).failure.remedy or ""
 
 
 NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: "
@@ -203,21 +205,46 @@ def test_a_dataset_of_parameter_servers_outside_of_keras_has_no_remedy_of_keras(
     assert crashed("localhost", "for batch in dataset:", said) == ""
 
 
-# ---- a Keras that the fix has left as it is
+# ---- Keras under several workers: what the log says of the fix
 SUFFERS = "ValueError: Attempt to convert a value with an unsupported type PerReplica to a Tensor."
 REFUSED = (
     "tf-launch: Keras 3.2.1 cannot be mended for MultiWorkerMirroredStrategy (too old): use Keras 3.3 to 3.15 on "
     "TensorFlow 2.16 to 2.21: pip install 'keras>=3.3,<3.16'\n"
 )
+SUFFERING = f'Traceback (most recent call last):\n  File "fit.py", line 9, in f\n    model.fit(x)\n{SUFFERS}\n'
+AT_WORK = "tf-launch: Keras 3.15.0 under MultiWorkerMirroredStrategy: mended data, metrics (9 functions replaced)\n"
+NOT_THERE = "tf-launch: no Keras fix, `Model.fit` may fail: ImportError: /fix.py is no Python file\n"
 
 
 def test_a_keras_that_the_fix_refuses_is_to_be_replaced() -> None:
-    traceback = f'Traceback (most recent call last):\n  File "fit.py", line 9, in f\n    model.fit(x)\n{SUFFERS}\n'
-    assert remedy("gpu-a", REFUSED + traceback) == (
+    assert remedy("gpu-a", REFUSED + SUFFERING) == (
         "Keras 3.2.1 fails so under several workers: use Keras 3.3 to 3.15 on TensorFlow 2.16 to 2.21 on gpu-a "
         f"({PYTHON} -m pip install 'keras>=3.3,<3.16')"
     )
-    assert "--no-keras-fix" in remedy("gpu-a", traceback)
+
+
+def test_the_fix_is_asked_for_where_it_was_left_out() -> None:
+    assert "leave --no-keras-fix, or LAUNCH_KERAS_FIX=0, out" in remedy("gpu-a", SUFFERING, has_keras_fix=False)
+
+
+@pytest.mark.parametrize("said", [REFUSED, AT_WORK, NOT_THERE, ""])
+def test_nobody_is_told_to_use_the_fix_who_does(said: str) -> None:
+    found = remedy("gpu-a", said + SUFFERING)
+
+    assert found
+    assert "--no-keras-fix" not in found
+
+
+def test_with_the_fix_at_work_the_program_itself_must_change() -> None:
+    assert remedy("gpu-a", AT_WORK + SUFFERING) == "create the strategy before the model"
+
+
+def test_a_fix_that_could_not_be_brought_in_has_said_why() -> None:
+    assert "its log says why it has no Keras fix" in remedy("gpu-a", NOT_THERE + SUFFERING)
+
+
+def test_a_python_that_passes_by_the_fix_is_thought_of_where_the_log_has_no_word_of_it() -> None:
+    assert "-I, -E or -S" in remedy("gpu-a", SUFFERING)
 
 
 def test_a_refused_keras_is_not_blamed_for_what_has_nothing_to_do_with_it() -> None:
@@ -297,7 +324,7 @@ def test_numpy_that_got_no_threads_ends_its_process_by_a_sigint_and_is_told_what
     )
     event = TaskExited("gpu-a", Task("worker", 0), None, 2, False, log + b"KeyboardInterrupt\n")
 
-    assert "`ulimit -u`" in (classify(Ending(event, stopped=False), PYTHON).remedy or "")
+    assert "`ulimit -u`" in (Ending(event, stopped=False, runtime=Runtime(PYTHON)).failure.remedy or "")
 
 
 def test_a_refused_fork_is_told_from_a_socket_that_has_nothing_to_read() -> None:

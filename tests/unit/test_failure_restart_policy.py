@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.cluster.spec import Task
-from launcher.run.failure.classify import Failure, Kind
+from launcher.run.failure.failure import Failure, Kind
 from launcher.run.failure.restart_policy import Attempt, GiveUp, Restart, RestartPolicy
 
 CRASH = Failure(Kind.CRASHED, "gpu-a", Task("worker", 0), exit_code=1, summary="ValueError: record 7")
@@ -104,10 +104,6 @@ def test_what_may_be_otherwise_next_time_is_tried_again(cause: Failure) -> None:
 
 def test_a_cause_that_nobody_knows_is_tried_again() -> None:
     assert Restart(1) == RestartPolicy(max_restarts=3).decide((Attempt(None),))
-
-
-def test_an_interrupted_run_is_never_retried() -> None:
-    assert GiveUp("the run was interrupted") == RestartPolicy(3).decide((Attempt(KILL),), interrupted=True)
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, None), (5, 5), (5, None)])

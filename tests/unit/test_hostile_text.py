@@ -24,7 +24,8 @@ from launcher.console.attempt_text import AttemptText
 from launcher.console.terminal import Look
 from launcher.hosts.events import TaskExited
 from launcher.hosts.ssh_complaint import explained
-from launcher.run.failure.classify import Ending, classify
+from launcher.run.failure.ending import Ending
+from launcher.run.failure.failure import Runtime
 from launcher.run.failure.interrupted import last_places
 from launcher.run.failure.report import report
 
@@ -316,7 +317,7 @@ SHAPES: dict[str, Callable[[str, int], str]] = {
 def understand(text: str) -> None:
     event = TaskExited("gpu-b", Task("worker", 0), 1, None, False, text.encode(errors="replace"))
     for stopped in (False, True):
-        report(classify(Ending(event, stopped), "python"))
+        report(Ending(event, stopped, runtime=Runtime("python")).failure)
     list(last_places([Ending(event, stopped=True)], lambda _, place: place))
 
 

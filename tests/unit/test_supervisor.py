@@ -27,9 +27,9 @@ from launcher.cluster.plan import AttemptPlan
 from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.run.attempt.gang import SILENCE, Stop
-from launcher.run.failure.classify import Kind, LastReport, classify
+from launcher.run.failure.ending import LastReport
+from launcher.run.failure.failure import Kind
 from launcher.run.failure.misplaced_servers import LAUNCHS_WINS
-from launcher.run.failure.root_cause import root_cause
 
 TWO = plan_of(W0, W1)
 BOTH_STARTED = (started(W0), started(W1))
@@ -492,6 +492,6 @@ def test_a_port_that_is_taken_twice_ends_the_attempt() -> None:
         "localhost: processes 41 and 42 of worker 0 and worker 1 both serve TensorFlow at port 12345, "
         "and a connection reaches any of them: stopping 2 workers by SIGTERM"
     )
-    cause = root_cause([classify(each) for each in result.endings])
+    cause = result.cause
     assert cause is not None
     assert (cause.kind, cause.task) == (Kind.PORT_SHARED, W0)

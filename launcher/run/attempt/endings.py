@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from launcher.cluster.spec import Task, chief_of, trained_by
 from launcher.hosts.events import TaskExited
-from launcher.run.failure import classify as failure
-from launcher.run.failure.classify import Ending
+from launcher.run.failure.ending import Ending
+from launcher.run.failure.failure import Kind
 
 
 class Endings:
@@ -20,7 +20,6 @@ class Endings:
         self._all: list[Ending] = []
 
     def add(self, ending: Ending) -> None:
-        """One more."""
         self._all.append(ending)
 
     @property
@@ -36,7 +35,7 @@ class Endings:
 
     def is_forgiven(self, ending: Ending) -> bool:
         """A peer's complaint after the chief's success is no failure."""
-        return self._chief_succeeded() and failure.classify(ending).kind is failure.Kind.COLLATERAL
+        return self._chief_succeeded() and ending.failure.kind is Kind.COLLATERAL
 
     def _chief_succeeded(self) -> bool:
         exits = (each.event for each in self._all if isinstance(each.event, TaskExited))
@@ -47,6 +46,6 @@ class Endings:
 
         `losses`, the ends of workers that the chief could do without, are no cause where there is another one.
         """
-        if not losses or any(failure.is_conclusive(failure.classify(each)) for each in self._all):
+        if not losses or any(each.failure.is_conclusive for each in self._all):
             return tuple(self._all)
         return (*losses, *self._all)

@@ -8,15 +8,17 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from launcher.cluster.cluster import Timeouts
-from launcher.cluster.plan import AttemptPlan
+from launcher.cluster.plan import AttemptPlan, TaskPlan, is_off
 from launcher.cluster.spec import Task, has_coordinator
 from launcher.hosts import events
 from launcher.on_host.agent.rest import AT_REST, PATIENCE
 from launcher.run.attempt.endings import Endings
 from launcher.run.attempt.lone_workers import LoneWorkers
+from launcher.run.attempt.start_watch import StartWatch
 from launcher.run.attempt.step_watch import StepWatch
-from launcher.run.failure import classify as failure
-from launcher.run.failure.classify import Ending, LastReport
+from launcher.run.failure.ending import Ending, LastReport
+from launcher.run.failure.failure import EndingEvent, Failure, Runtime
+from launcher.run.failure.root_cause import root_cause
 from launcher.wording import listed
 
 SETTLE = 0.05
@@ -41,7 +43,7 @@ class Stop(NamedTuple):
     grace: float
 
 
-class Say(NamedTuple):
+class Tell(NamedTuple):
     """A line of the launcher's own for the user."""
 
     text: str
@@ -61,7 +63,7 @@ class AwaitEvaluator(NamedTuple):
     task: Task
 
 
-Action = Stop | Say | StartAgain | AwaitEvaluator
+Action = Stop | Tell | StartAgain | AwaitEvaluator
 
 
 class AttemptResult(NamedTuple):
@@ -76,31 +78,32 @@ class AttemptResult(NamedTuple):
     training_done: bool = False
     """Also where an evaluator failed."""
 
+    @property
+    def cause(self) -> Failure | None:
+        """What brought it down; None: nothing did, or nothing that can be told."""
+        return None if self.succeeded else root_cause([each.failure for each in self.endings])
+
 
 class Gang:
     """The tasks of one attempt, which live and die together, but for the workers that a coordinator can do without."""
 
     def __init__(self, plan: AttemptPlan, timeouts: Timeouts, lone: LoneWorkers, now: float) -> None:
+        self._plan = plan
         self._timeouts = timeouts
         self._lone = lone
         self._hosts = {each.task: each.host for each in plan.tasks}
         self._running = set(self._hosts)
-        self._unstarted = set(self._hosts)
         self._open_logs: set[Task] = set()
         self._occupied = set(self._hosts.values())
         self._endings = Endings(self._hosts)
         self._interrupted: int | None = None
         self._stopping = False
-        self._start_until = now + timeouts.start
-        self._silent = {task for task in self._hosts if task.type != "evaluator"}
-        """Tasks of the cluster whose server has not been up so far; an evaluator is a cluster of its own."""
-        self._listen_until: float | None = None
-        """None: no server is up, so nobody waits for another one. The program may well be none of TensorFlow's."""
         self._stop_at: float | None = None
         self._training_done = False
         """It was, before anything was stopped."""
         self._evaluator_until: float | None = None
         """Until then an evaluator may go on. None: the training is not done, or there is none."""
+        self._starts = StartWatch(self._hosts, timeouts.start, now)
         self._steps = StepWatch(timeouts.stall)
         self._resting: set[Task] = set()
         """Told to stop, and waiting in TensorFlow ever since."""
@@ -122,13 +125,7 @@ class Gang:
         """When `step` wants to be called at the latest, event or not."""
         if self._evaluator_until is not None and not self._stopping:
             return self._evaluator_until
-        running = [
-            self._stop_at,
-            self._steps.deadline,
-            self._start_until if self._unstarted else None,
-            self._listen_until if self._silent else None,
-            self._lone.deadline,
-        ]
+        running = [self._stop_at, self._steps.deadline, self._starts.deadline, self._lone.deadline]
         stopping = [
             self._give_up_at if self._occupied else None,
             self._rest_from if self._all_rest else None,
@@ -187,12 +184,11 @@ class Gang:
     def _note(self, event: events.Event | None, now: float) -> None:
         match event:
             case events.TaskStarted():
-                self._unstarted.discard(event.task)
+                self._starts.unstarted.discard(event.task)
                 self._open_logs.add(event.task)
             case events.TaskListening():
-                self._silent.discard(event.task)
+                self._starts.note_server(event.task, now)
                 self._lone.note_server(event.task)
-                self._listen_until = self._listen_until or now + self._timeouts.start
             case events.ProgressMade():
                 self._reports[event.task] = event.line, now
             case events.TaskResting():
@@ -204,17 +200,17 @@ class Gang:
 
     def _start_failed(self, event: events.TaskStartFailed, now: float) -> Iterator[Action]:
         if self._lone.can_miss(event.task) and not self._stopping:
-            yield from self._lose(Ending(event, stopped=False), event.task, now)
+            yield from self._lose(self._ending(event), event.task, now)
             return
-        self._end(Ending(event, self._stopping))
-        self._running -= self._unstarted
-        self._unstarted.clear()
+        self._end(self._ending(event, self._stopping))
+        self._running -= self._starts.unstarted
+        self._starts.unstarted.clear()
         yield from self._stop_failed(None)
 
     def _exited(self, event: events.TaskExited, now: float) -> Iterator[Action]:
         is_evaluator = event.task.type == "evaluator"
         of_no_account = self._stopping or (self._training_done and not is_evaluator)
-        ending = Ending(event, of_no_account, self._last_report(event.task, now))
+        ending = self._ending(event, of_no_account, now)
         if self._lone.can_miss(event.task) and not (of_no_account or event.succeeded):
             yield from self._lose(ending, event.task, now)
             return
@@ -225,16 +221,16 @@ class Gang:
             self._training_done = True
             yield from self._finish(now)
         elif event.succeeded and event.task.type in SERVERS and has_coordinator(self._hosts):
-            yield Say(
+            yield Tell(
                 f"{event.task} on {event.host} has ended (exit code 0) before the chief; "
                 "with server.join() it serves until the launcher ends it"
             )
         elif is_evaluator and not event.succeeded:
-            yield Say(
+            yield Tell(
                 f"{_headline(ending)}\n  the training goes on without it; the run will end with exit code 1", error=True
             )
         elif not event.succeeded and not self._endings.is_forgiven(ending):
-            settle = SETTLE if failure.is_conclusive(failure.classify(ending)) else COLLATERAL_SETTLE
+            settle = SETTLE if ending.failure.is_conclusive else COLLATERAL_SETTLE
             self._stop_at = min(self._stop_at or now + settle, now + settle)
             if not self._running:
                 self._stop_at = now
@@ -247,7 +243,7 @@ class Gang:
         elif self._evaluator_until is None:
             self._evaluator_until = now + self._timeouts.evaluator
             limit = f"{self._timeouts.evaluator:g} s"
-            yield Say(f"the training is done; {evaluator} has {limit} for the last checkpoint (timeouts.evaluator)")
+            yield Tell(f"the training is done; {evaluator} has {limit} for the last checkpoint (timeouts.evaluator)")
             yield AwaitEvaluator(evaluator)
 
     def _lose(self, ending: Ending, task: Task, now: float) -> Iterator[Action]:
@@ -261,27 +257,31 @@ class Gang:
             goes_on = "the chief goes on without it"
         else:
             goes_on = f"the chief goes on; {task} is started again in {delay:g} s ({self._lone.counted_restarts})"
-        yield Say(f"{_headline(ending)}\n  {goes_on}", error=True)
+        yield Tell(f"{_headline(ending)}\n  {goes_on}", error=True)
 
-    def _last_report(self, task: Task, now: float) -> LastReport | None:
+    def _ending(self, event: EndingEvent, stopped: bool = False, now: float = 0.0) -> Ending:
+        task = event.task if isinstance(event, events.TaskExited | events.TaskStartFailed) else None
+        if task is None:
+            return Ending(event, stopped)
         line, at = self._reports.get(task, (None, 0.0))
-        return None if line is None else LastReport(line, now - at)
+        report = None if line is None else LastReport(line, now - at)
+        return Ending(event, stopped, report, runtime_of(self._plan.of(task)))
 
     def _end(self, ending: Ending) -> None:
         self._endings.add(ending)
         if isinstance(ending.event, events.TaskExited | events.TaskStartFailed):
             self._running.discard(ending.event.task)
-            self._unstarted.discard(ending.event.task)
+            self._starts.unstarted.discard(ending.event.task)
 
     def _lost(self, event: events.HostLost) -> Iterator[Action]:
         self._endings.add(Ending(event, self._stopping))
         self._occupied.discard(event.host)
         gone = {task for task, host in self._hosts.items() if host == event.host}
         self._running -= gone
-        self._unstarted -= gone
+        self._starts.unstarted -= gone
         self._open_logs -= gone
         if self._stopping:
-            yield Say(f"{event.host} was lost: {event.reason}")
+            yield Tell(f"{event.host} was lost: {event.reason}")
         else:
             yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace, f"{event.host} was lost: ")
 
@@ -299,10 +299,8 @@ class Gang:
             yield StartAgain(task)
         if self._stop_at is not None and now >= self._stop_at:
             yield from self._stop_failed(None)
-        elif self._unstarted and now >= self._start_until:
-            yield from self._out_of_time("process", min(self._unstarted), self._timeouts.start)
-        elif self._silent and self._listen_until is not None and now >= self._listen_until:
-            yield from self._out_of_time("server", min(self._silent), self._timeouts.start)
+        elif overdue := self._starts.overdue(now):
+            yield from self._out_of_time(*overdue, self._timeouts.start)
         elif self._steps.stalls_at is not None and now >= self._steps.stalls_at:
             yield from self._stall(events.Stalled(self._timeouts.stall or 0.0, self._steps.last_step))
         else:
@@ -311,7 +309,7 @@ class Gang:
     def _await_evaluator(self, until: float, now: float) -> Iterator[Action]:
         if now >= until:
             limit = f"{self._timeouts.evaluator:g} s"
-            yield Say(
+            yield Tell(
                 f"the evaluator was not done with the last checkpoint after {limit} (timeouts.evaluator): stopped"
             )
             yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
@@ -351,7 +349,7 @@ class Gang:
     def _stop(self, number: int, grace: float, why: str = "") -> Iterator[Action]:
         if self._running and self._interrupted is None and not self._endings.training_done:
             how = f"{_name(number)}; SIGKILL follows after {grace:g} s"
-            yield Say(f"{why}stopping {_counted(self._running)} by {how}")
+            yield Tell(f"{why}stopping {_counted(self._running)} by {how}")
         self._stopping = True
         self._rest_from = 0.0
         yield Stop(number, grace)
@@ -362,7 +360,7 @@ class Gang:
             self._interrupted = self._interrupted or number
             self._abandoned = not self._occupied
             self._stopping = True
-            yield Say(f"{reason}{again}: killing {_counted(self._running)}")
+            yield Tell(f"{reason}{again}: killing {_counted(self._running)}")
             yield Stop(signals.SIGKILL, 0)
             return
         self._interrupted = number
@@ -370,7 +368,7 @@ class Gang:
         short = self._timeouts.failure_grace
         whole = len(self._running | self._lone.lost) == len(self._hosts)
         grace = self._timeouts.grace if whole else short
-        yield Say(
+        yield Tell(
             f"{reason}: stopping {_counted(self._running)} by {_name(passed_on)}; SIGKILL follows after "
             f"{grace:g} s, or {short:g} s after the first of them has ended; workers that only wait in "
             f"TensorFlow are ended after {AT_REST:g} s. Ctrl-C again kills at once."
@@ -392,19 +390,25 @@ class Gang:
         if self._rest_from is not None and now >= self._rest_from and self._all_rest:
             self._rest_from = None
             if not self._endings.training_done:
-                yield Say(f"{_named(self._running)} only waited in TensorFlow for {AT_REST:g} s: ended")
+                yield Tell(f"{_named(self._running)} only waited in TensorFlow for {AT_REST:g} s: ended")
             yield Stop(signals.SIGKILL, 0)
+
+
+def runtime_of(plan: TaskPlan) -> Runtime:
+    """What the remedies need to know of a started program."""
+    keras_fix = plan.env.get("LAUNCH_KERAS_FIX")
+    return Runtime(plan.interpreter, has_keras_fix=keras_fix is not None and not is_off(keras_fix))
 
 
 def _headline(ending: Ending) -> str:
     from launcher.run.failure.report import headline
 
-    return headline(failure.classify(ending))
+    return headline(ending.failure)
 
 
 def _said(text: str | None) -> Iterator[Action]:
     if text is not None:
-        yield Say(text)
+        yield Tell(text)
 
 
 def _counted(tasks: set[Task]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from launcher.cluster.cluster import RestartLimits
 from launcher.cluster.spec import Task, has_coordinator
-from launcher.run.failure.classify import Ending, classify
+from launcher.run.failure.ending import Ending
 from launcher.run.failure.restart_policy import delay_of, lasting_reason
 
 
@@ -49,7 +49,7 @@ class LoneWorkers:
         self.losses.append(ending)
         self.lost.add(task)
         used_up = self._used_before + self.restarts >= self._limits.max_restarts
-        if used_up or lasting_reason(classify(ending)) is not None:
+        if used_up or lasting_reason(ending.failure) is not None:
             return None
         self.restarts += 1
         delay = delay_of(self.restarts, self._limits.backoff)

@@ -7,35 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from launcher.cluster.cluster import Timeouts
-from launcher.cluster.plan import AttemptPlan, TaskPlan
-from launcher.hosts import events
+from launcher.cluster.plan import AttemptPlan
+from launcher.hosts.all_hosts import Hosts, Observer
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
-from launcher.run.attempt.gang import AttemptResult, AwaitEvaluator, Gang, Say, StartAgain, Stop
+from launcher.run.attempt.gang import AttemptResult, AwaitEvaluator, Gang, StartAgain, Stop, Tell
 from launcher.run.attempt.lone_workers import LoneWorkers
-
-Observer = Callable[[events.Event], None]
-
-
-class Hosts(Protocol):
-    """What the loop asks of the hosts, all of them at once."""
-
-    def start(self, plan: AttemptPlan) -> None:
-        """Start every task of the plan on its host."""
-
-    def start_again(self, plan: TaskPlan) -> None:
-        """See `StartAgain`."""
-
-    def await_evaluator(self, plan: TaskPlan) -> None:
-        """See `AwaitEvaluator`."""
-
-    def stop(self, signal: int, grace: float) -> None:
-        """See `Stop`."""
-
-    def beat(self) -> None:
-        """Renew every agent's lease when it is time."""
 
 
 def supervise(
@@ -66,6 +44,6 @@ def supervise(
                     hosts.start_again(plan.of(task))
                 case AwaitEvaluator(task):
                     hosts.await_evaluator(plan.of(task))
-                case Say(text, error):
+                case Tell(text, error):
                     say(text, error=error)
     return gang.result

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from launcher.cluster.spec import Task
 from launcher.console.collateral import is_collateral
-from launcher.hosts.events import TaskExited, reported_step
-from launcher.run.failure.classify import Ending, LastReport, shell_signal
+from launcher.hosts.events import TaskExited
+from launcher.run.failure.ending import Ending
 from launcher.run.failure.excerpt import log_lines
+from launcher.run.failure.failure import LastStep, shell_signal
 from launcher.run.failure.traceback_text import Crash, Raised, last_crash
 from launcher.wording import signal_name
 
@@ -28,7 +29,7 @@ def last_places(endings: Iterable[Ending], shortened: Callable[[Task, str], str]
     exits = {each.event.task: each for each in endings if isinstance(each.event, TaskExited)}
     for task, ending in sorted(exits.items()):
         assert isinstance(ending.event, TaskExited)
-        yield f"{task} {_last_place(ending.event, functools.partial(shortened, task))}{_step(ending.last_report)}"
+        yield f"{task} {_last_place(ending.event, functools.partial(shortened, task))}{_step(ending.last_step)}"
 
 
 def _last_place(event: TaskExited, shortened: Callable[[str], str]) -> str:
@@ -56,6 +57,5 @@ def _end(event: TaskExited) -> str:
     return f"was ended by {signal_name(number)}" if number else f"ended with exit code {event.exit_code}"
 
 
-def _step(report: LastReport | None) -> str:
-    step = None if report is None else reported_step(report.line)
-    return "" if step is None else f" (step {step})"
+def _step(last: LastStep | None) -> str:
+    return "" if last is None else f" (step {last.step})"

@@ -6,8 +6,14 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from launcher.caller.called_as import launch_command
 from launcher.cluster.defaults import LOCALHOST
 from launcher.cluster.spec import Task
+from launcher.hosts.shortage import for_shortage
+from launcher.run.failure.failure import Runtime
+from launcher.run.failure.keras2 import REMEDIES as KERAS_2
+from launcher.run.failure.keras_fix import for_keras_under_several_workers
+from launcher.run.failure.missing_file import for_missing_file
 
 NOT_FOUND = 127
 """A shell's exit code for a command that does not exist."""
@@ -69,10 +75,6 @@ _BY_TEXT = (
         r"Mixing different tf\.distribute\.Strategy objects",
         "create the model, its optimizer and metrics inside strategy.scope()",
     ),
-    (
-        r"unsupported type <?[^\n]{0,500}PerReplica|Invalid reduction dimension 0",
-        "Keras 3 fails so under several workers: leave --no-keras-fix out, or create the strategy before the model",
-    ),
     (r"\b(?:_ArrayM|M)emoryError\b|OOM when allocating tensor|std::bad_alloc|CUDA_ERROR_OUT_OF_MEMORY", _LESS_MEMORY),
     (r"No space left on device|Disk quota exceeded", "make room on {host}, where the program writes"),
     (
@@ -115,28 +117,19 @@ _BY_EXIT_CODE = {
 """What the program must have said, too: any program may exit with any code."""
 
 
-def for_text(
-    text: str, host: str, python: str | None = None, calls: Sequence[str] = (), log: Sequence[str] = ()
-) -> str | None:
+def for_text(text: str, host: str, runtime: Runtime, calls: Sequence[str] = (), log: Sequence[str] = ()) -> str | None:
     """The remedy for what a failed program said.
 
     Args:
         text: its exception with all that it says, or its last lines.
         host: where it ran.
-        python: the interpreter that it was started with.
+        runtime: with what it was started.
         calls: the lines of the traceback above the exception.
         log: the lines of its log.
     """
-    from launcher.caller.called_as import launch_command
-    from launcher.hosts.shortage import for_shortage
-    from launcher.run.failure.keras2 import REMEDIES as KERAS_2
-    from launcher.run.failure.missing_file import for_missing_file
-    from launcher.run.failure.refused_keras import for_refused_keras
-
-    if remedy := for_shortage(text, calls, host):
-        return remedy
-    if remedy := for_refused_keras(text, calls, log, host, python):
-        return remedy
+    sure = for_shortage(text, calls, host) or for_keras_under_several_workers(text, calls, log, host, runtime)
+    if sure:
+        return sure
     known: tuple[tuple[str, str], ...] = (
         *(_BEHIND_SSH if host != LOCALHOST else ()),
         *(_INSIDE_KERAS if any(_KERAS_3 in call for call in calls) else ()),
@@ -145,23 +138,22 @@ def for_text(
     )
     for pattern, remedy in known:
         if found := re.search(pattern, text, re.MULTILINE):
-            words = {"host": host, "python": python or "the Python that runs the program", "launch": launch_command()}
+            python = runtime.python or "the Python that runs the program"
+            words = {"host": host, "python": python, "launch": launch_command()}
             # What was captured is the program's own word: inside a command it must stay one word.
             return remedy.format_map(words | {key: shlex.quote(word) for key, word in found.groupdict().items()})
     return for_missing_file(text, calls, host)
 
 
-def for_last_words(lines: Sequence[str], exit_code: int | None, host: str, python: str | None = None) -> str | None:
+def for_last_words(lines: Sequence[str], exit_code: int | None, host: str, runtime: Runtime) -> str | None:
     """The remedy for a program that ended without a traceback."""
-    from launcher.hosts.shortage import for_shortage
-
     said, remedy = _BY_EXIT_CODE.get(exit_code or 0, ("", None))
     text = "\n".join(lines)
     if short := for_shortage(text, (), host):
         return short
     if remedy is not None and re.search(said, text, re.MULTILINE):
         return remedy.format(host=host)
-    return for_text("\n".join(lines[-LAST_WORDS:]), host, python)
+    return for_text("\n".join(lines[-LAST_WORDS:]), host, runtime)
 
 
 def for_two_of(task: Task) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal as signals
 
-from launcher.run.failure.classify import Failure, Kind, shell_signal
+from launcher.run.failure.failure import Failure, Kind, shell_signal
 from launcher.wording import duration, harmless_line, signal_name
 
 _UNEXPLAINED = (Kind.KILLED, Kind.EXITED, Kind.LEFT, Kind.STALLED)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from launcher.run.failure.classify import Failure, Kind
+from launcher.run.failure.failure import Failure, Kind
 
 LONGEST_DELAY = 60.0
 """Seconds."""
@@ -66,7 +66,7 @@ class RestartPolicy(NamedTuple):
     backoff: float = 1.0
     """Seconds before the first restart."""
 
-    def decide(self, attempts: tuple[Attempt, ...], *, interrupted: bool = False) -> Restart | GiveUp:
+    def decide(self, attempts: tuple[Attempt, ...]) -> Restart | GiveUp:
         """Decide after the last of `attempts`, which holds every failed one of the run, oldest first.
 
         Raises:
@@ -74,15 +74,13 @@ class RestartPolicy(NamedTuple):
         """
         if not attempts:
             raise ValueError("a restart is decided after an attempt; there was none")
-        reason = self._reason_against(attempts, interrupted)
+        reason = self._reason_against(attempts)
         if reason is not None:
             return GiveUp(reason)
         return Restart(delay_of(len(attempts), self.backoff))
 
-    def _reason_against(self, attempts: tuple[Attempt, ...], interrupted: bool) -> str | None:
+    def _reason_against(self, attempts: tuple[Attempt, ...]) -> str | None:
         last = attempts[-1]
-        if interrupted:
-            return "the run was interrupted"
         if last.cause is not None and (lasting := lasting_reason(last.cause)):
             return lasting
         if restarts_used(attempts) > self.max_restarts:

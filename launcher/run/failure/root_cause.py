@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from launcher.cluster.defaults import LOCALHOST
 from launcher.cluster.spec import chief_of, has_coordinator
-from launcher.run.failure.classify import Failure, Kind, is_conclusive
+from launcher.run.failure.failure import Failure, Kind
 
 _REPEAT = "every worker must make the same number of steps: repeat the data, or share it out evenly"
 _SERVE = "a task that serves others ends with server.join(): the launcher ends it when the training is done"
@@ -24,7 +24,7 @@ def root_cause(failures: Sequence[Failure]) -> Failure | None:
             that the launcher stopped may be the one whose traceback tells.
     """
     first = min(failures, key=lambda each: each.kind, default=None)
-    if first is not None and is_conclusive(first):
+    if first is not None and first.is_conclusive:
         return first
     complaint = next((each for each in failures if each.kind is Kind.COLLATERAL), None)
     if complaint is None:
