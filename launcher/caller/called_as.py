@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 
 from launcher.caller.here import here
@@ -26,9 +28,6 @@ def launch_command() -> str:
 
 def _typed(program: str) -> str:
     """As short as it can be typed here."""
-    import shlex
-    import shutil
-
     name = program.rpartition("/")[2]
     return shlex.quote(name if shutil.which(name) == program else _below_here(program))
 

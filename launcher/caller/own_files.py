@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import shlex
 import stat
 
 if False:  # names for type checkers only: typing costs start-up time, and this is read before the first ssh is started
@@ -107,16 +109,12 @@ def _another_users(uid: int, path: str | os.PathLike[str]) -> str:
 
 def _shown(path: str | os.PathLike[str]) -> tuple[str, str]:
     """A path in a message, and as a word of a command."""
-    import shlex  # needed for messages only
-
     text = os.fspath(path)
     return (text, shlex.quote(text)) if text.isprintable() else (repr(text), "PATH")
 
 
 def _user_name(uid: int) -> str:
     """The user's name, or `#` and the number of one who has none here, as sudo takes it."""
-    import pwd  # as above
-
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

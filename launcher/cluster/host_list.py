@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.defaults import LOCALHOST
+from launcher.cluster.redaction.commands import redacted_line
 from launcher.cluster.spec import number_tasks
 from launcher.errors import UsageError
 
@@ -61,8 +62,6 @@ def _host_and_workers(entry: str) -> tuple[str, int]:
 
 
 def _wrong(entry: str, reason: str) -> UsageError:
-    from launcher.cluster.redaction.commands import redacted_line  # a host may have been given a password
-
     return UsageError(f"--hosts {redacted_line(entry)}: {reason}")
 
 

@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from launcher.cluster import placeholders
 from launcher.cluster.cluster import Cluster, Host
+from launcher.cluster.redaction import redacted
+from launcher.cluster.redaction.commands import redacted_words
 from launcher.cluster.spec import ClusterSpec, Task, is_loopback, tf_config
 from launcher.errors import UsageError
 
@@ -73,9 +75,6 @@ class TaskPlan(NamedTuple):
 
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
-        from launcher.cluster.redaction import redacted  # plans are written down once the workers run
-        from launcher.cluster.redaction.commands import redacted_words
-
         return {
             "task": self.task.slug,
             "host": self.host,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -112,8 +113,6 @@ def is_loopback(address: str) -> bool:
     """Whether an address means the machine itself, whoever dials it."""
     if address == "127.0.0.1":
         return True
-    import ipaddress  # for all others than the usual one
-
     try:
         return ipaddress.ip_address(address.strip("[]")).is_loopback
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from launcher.cluster.spec import Task
+from launcher.cluster.task_names import named
 from launcher.console.bars import RunningBars
 from launcher.console.folding import Folding, Said
 from launcher.console.lines import behind
@@ -92,8 +93,6 @@ class AttemptText:
 
     def _prefix_of(self, tasks: tuple[Task, ...]) -> bytes:
         if tasks not in self._prefixes:
-            from launcher.cluster.task_names import named
-
             self._prefixes[tasks] = self._prefix(named(tasks), BOLD)
         return self._prefixes[tasks]
 

@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from launcher.cluster.redaction import redacted_text
 from launcher.cluster.spec import Task, chief_of, in_order
+from launcher.console.attempt_text import AttemptText
 from launcher.console.lines import behind
 from launcher.console.terminal import BOLD, RED, Look
 from launcher.console.writer import Writer, no_alarm
@@ -96,8 +98,6 @@ class Console:
         if self._quiet and not error:
             return
         if any(mark in text for mark in MARKS_OF_SECRETS):
-            from launcher.cluster.redaction import redacted_text  # most lines need it not, and the first comes early
-
             text = redacted_text(text)
         prefix = self._err_look.painted(b"[launch]", RED if error else BOLD) + b" "
         self._err.soon(partial(self._write_own, behind(prefix, _encoded(harmless(text)) + b"\n")))
@@ -121,8 +121,6 @@ class Console:
 
     # ---- in the threads that write
     def _begin(self, logs: Mapping[Task, str]) -> None:
-        from launcher.console.attempt_text import AttemptText
-
         self._show_rest()
         tasks = [chief_of(logs)] if self._quiet else in_order(logs)
         self._text = AttemptText(tasks, self._out_look, self._show_noise)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from launcher.console.interruption import InterruptionReader
 from launcher.console.lines import LineSplitter
 from launcher.console.startup_noise import NoiseReader
 from launcher.console.terminal import DIM
@@ -31,8 +32,6 @@ class WorkerText:
 
     def interrupt(self) -> None:
         """From now on, leave out what the user's interrupt brings about."""
-        from launcher.console.interruption import InterruptionReader
-
         self._interruption = self._interruption or InterruptionReader()
 
     def feed(self, data: bytes) -> bytes:

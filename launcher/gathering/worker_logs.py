@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -97,8 +98,6 @@ class WorkerLogs:
 
     def _since_truncated(self, file: RemoteFile) -> int | None:
         """Bytes that came after the worker had truncated its log there; None: it never did, as far as is known here."""
-        import mmap  # needed only where a host has logs
-
         with contextlib.suppress(FileNotFoundError), self._place(file).open("rb") as here:
             if file.name.endswith(".log") and os.fstat(here.fileno()).st_size:
                 with mmap.mmap(here.fileno(), 0, access=mmap.ACCESS_READ) as content:

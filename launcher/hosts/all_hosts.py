@@ -20,6 +20,7 @@ from launcher.hosts.facts import VARIABLES, HostFacts, same_machines
 from launcher.hosts.heartbeat import Heartbeat
 from launcher.hosts.one_host import HostConnection, Inbox, receive
 from launcher.hosts.reachability import LOOPBACK, Proof
+from launcher.hosts.shortage import for_shortage
 from launcher.hosts.transport import CONNECTING_AT_ONCE
 
 if TYPE_CHECKING:
@@ -260,8 +261,6 @@ class _Answers:
             case events.Dialled(host, results):
                 self.dialled[host] = results
             case events.ReservationFailed(host, reason):
-                from launcher.hosts.shortage import for_shortage
-
                 remedy = for_shortage(reason, (), host) or "change `ports`"
                 self.failures[host] = f"{host}: no ports for its workers: {reason}; {remedy}"
             case events.PutFailed(host, reason):

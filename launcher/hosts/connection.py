@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import random
 import threading
 import time
 from collections.abc import Sequence
@@ -243,8 +244,6 @@ class Connection:
                 self._part_with(self._process)
                 with self._lock:
                     self._process = None
-            import random  # few connections are tried twice
-
             self._ended.wait(PAUSE * 2**attempt * random.uniform(0.5, 1.5))
         return complaint
 

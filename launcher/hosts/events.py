@@ -5,11 +5,13 @@ Named tuples: making so many dataclasses would take a tenth of the time until a 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from launcher.cluster.redaction import in_values
 from launcher.cluster.spec import Task
 
 Awaited = Literal["process", "server"]
@@ -353,8 +355,6 @@ Event = (
 
 def reported_step(line: bytes) -> int | None:
     """The training step in a line of a `LAUNCH_PROGRESS` file; None: a program may report what it likes."""
-    import json  # the launcher starts without
-
     try:
         step = json.loads(line)["step"]
     except (ValueError, TypeError, LookupError, RecursionError):
@@ -368,8 +368,6 @@ def as_record(event: Event) -> dict[str, Any]:
     values = event._asdict()
     if isinstance(event, ProgressMade):
         values["line"] = event.line.decode("utf-8", "replace")
-    from launcher.cluster.redaction import in_values  # before the first event nobody waits for it
-
     told = {name: _plain(value) for name, value in values.items() if not isinstance(value, bytes)}
     return {"type": kind, **in_values(told)}
 

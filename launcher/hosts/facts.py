@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launcher.cluster.cluster import NOTHING, Host
 from launcher.cluster.spec import is_loopback
+from launcher.wording import duration
 
 VARIABLES = (
     *("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"),
@@ -97,8 +99,6 @@ def start_warnings(
 
 def clock_is_off(ahead: float) -> str:
     """By so many seconds, for a person."""
-    from launcher.wording import duration
-
     return f"its clock is {duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} this machine's"
 
 
@@ -109,8 +109,6 @@ def public_addresses(addresses: Mapping[str, Sequence[str]]) -> dict[str, list[s
 
 
 def _is_public(address: str) -> bool:
-    import ipaddress  # only clusters of several hosts, and `doctor`, ask
-
     try:
         return ipaddress.ip_address(address.strip("[]")).is_global
     except ValueError:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from launcher.cluster.redaction.commands import redacted_words
 from launcher.hosts.shortage import MORE_PROCESSES
 from launcher.wording import harmless_line
 
@@ -112,8 +113,6 @@ def explained(said: str, ended: str, host: str, options: Sequence[str]) -> Compl
         host: the ssh destination.
         options: the options that say where and how; they are part of the commands in a remedy.
     """
-    from launcher.cluster.redaction.commands import redacted_words  # most connections come about
-
     for pattern, reason, remedy in _COMPLAINTS:
         if found := re.search(pattern, said):
             told = found.groupdict()

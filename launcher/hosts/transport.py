@@ -10,6 +10,8 @@ import marshal
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER
 
 from launcher.cluster.defaults import CONNECT_TIMEOUT, LEASE
 
@@ -75,9 +77,6 @@ def parcel(packages: Sequence[str]) -> bytes:
 
     Each part has its length in eight digits in front of it. Bytecode saves the agent 10 ms of compiling.
     """
-    from importlib.machinery import SourceFileLoader
-    from importlib.util import MAGIC_NUMBER
-
     code = dict.fromkeys(
         ["launcher", "launcher.on_host", *(f"launcher.on_host.{package}" for package in packages)], b""
     )

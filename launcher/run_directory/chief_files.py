@@ -10,6 +10,7 @@ from typing import Any
 
 from launcher.on_host.agent.files import EVERYTHING, walk
 from launcher.run_directory.whole_files import relative, shown
+from launcher.wording import counted, exact_size
 
 MOST_NAMES = 6
 """So many names stand in a line; the others are counted."""
@@ -39,8 +40,6 @@ def unread(places: Mapping[str, str]) -> str:
 
 def summary(files: Mapping[str, int]) -> str:
     """Paths below a directory, and bytes of each, as one short line: what lies side by side in it."""
-    from launcher.wording import counted, exact_size  # first needed when a run is over
-
     sizes: dict[str, list[int]] = {}
     for path, size in files.items():
         sizes.setdefault(path.partition("/")[0], []).append(size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import re
@@ -105,8 +106,6 @@ def _age(name: str) -> tuple[str, int, str]:
 
 
 def _unknown_run(root: Path, run: str) -> str:
-    import difflib
-
     names = [known.name for known in _own_runs(root)]
     near = difflib.get_close_matches(run, names, n=1, cutoff=0.4) or names[:1]
     advice = f"Did you mean {near[0]}?" if near else "There is no run of yours there yet."

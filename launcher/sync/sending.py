@@ -13,6 +13,9 @@ from launcher.errors import HostError
 from launcher.hosts import events
 from launcher.hosts.all_hosts import SETTLE, Hosts, Observer, StopRequestedError
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.sync.exchange import Exchange
+from launcher.sync.project import read_project
+from launcher.sync.rsync import Rsync, rsync_on_this_machine
 
 if TYPE_CHECKING:  # not needed by a run without `sync`
     from launcher.sync.exchange import Exchange
@@ -41,8 +44,6 @@ class ProjectSync:
             UsageError: a part of the project cannot be sent.
         """
         if self._sync is not None and self._waiting:
-            from launcher.sync.project import read_project
-
             self._project = read_project(self._sync, left_out, self._hosts.beat)
 
     def take(self, event: events.Event) -> None:
@@ -89,9 +90,6 @@ class ProjectSync:
         return {*self._waiting, *(name for name, exchange in self._exchanges.items() if not exchange.over)}
 
     def _begin(self, host: Host, project: Project) -> None:
-        from launcher.sync.exchange import Exchange
-        from launcher.sync.rsync import Rsync, rsync_on_this_machine
-
         def tell(kind: str, **fields: object) -> None:
             self._inbox.put(events.ProjectAnswer(host.name, kind, fields))
 

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from launcher.cluster.redaction.commands import redacted_line
 from launcher.errors import ClusterFileError, Mistake
 
 MAX_BYTES = 1 << 20
@@ -74,8 +75,6 @@ def shortened(text: str) -> str:
 
 def unsecret(text: str) -> str:
     """A text of the file as messages repeat it. This must come before anything is cut off."""
-    from launcher.cluster.redaction.commands import redacted_line  # only files with mistakes need it
-
     return redacted_line(text)
 
 

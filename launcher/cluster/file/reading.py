@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from launcher.cluster.cluster import Cluster, Host, PortRange, RestartLimits, Ssh, Sync, Timeouts, Unshown
 from launcher.cluster.defaults import LOCALHOST, PROJECTS
+from launcher.cluster.file.checks import project_directory, task_counts
+from launcher.cluster.file.keys import read_entries
+from launcher.cluster.redaction import redacted_text
 from launcher.cluster.spec import Task, number_tasks
 
 if TYPE_CHECKING:
@@ -28,15 +32,10 @@ def read_cluster_file(path: Path, copy: Path | None = None) -> Cluster:
     Raises:
         ClusterFileError: with every mistake of the file, each with its line and column.
     """
-    from launcher.cluster.file.checks import task_counts
-    from launcher.cluster.file.keys import read_entries
-
     text, file, hosts = read_entries(path, copy)
     numbered = number_tasks(task_counts(host) or {} for host in hosts)
     given: dict[str, Any] = {key: file.values[key] for key in ROOT_VALUES if key in file.values}
     if "name" in given:
-        from launcher.cluster.redaction import redacted_text  # directories are called by it, here and on hosts
-
         given["name"] = redacted_text(given["name"])
     sync = _sync(file, path)
     return Cluster(
@@ -55,8 +54,6 @@ def _sync(file: Entries, path: Path) -> Sync | None:
     values = _section(file, "sync")
     if not values:
         return None
-    from launcher.cluster.file.checks import project_directory
-
     return Sync(project_directory(path, values["from"]), values.get("exclude", ()), values.get("gitignore", True))
 
 
@@ -75,8 +72,6 @@ def _place_of_project(directory: Path, host: str) -> str:
     """Where it is on a host that names no `workdir`: never at that of another project of the same name."""
     if host == LOCALHOST:
         return str(directory)
-    import hashlib
-
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
     return f"{PROJECTS}/{directory.name}-{digest}"
 
