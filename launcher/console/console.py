@@ -12,7 +12,6 @@ import posixpath
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from launcher.cluster.redaction import redacted_text
 from launcher.cluster.spec import Task, chief_of, in_order
@@ -21,9 +20,6 @@ from launcher.console.lines import behind
 from launcher.console.terminal import BOLD, RED, Look
 from launcher.console.writer import Writer, no_alarm
 from launcher.wording import harmless
-
-if TYPE_CHECKING:
-    from launcher.console.attempt_text import AttemptText  # needed only once workers are about to run
 
 STDOUT, STDERR = 1, 2
 MARKS_OF_SECRETS = ("=", "://", "@", ": ")

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from launcher.console.interruption import InterruptionReader
 from launcher.console.lines import LineSplitter
 from launcher.console.startup_noise import NoiseReader
 from launcher.console.terminal import DIM
-
-if TYPE_CHECKING:
-    from launcher.console.interruption import InterruptionReader  # few runs are interrupted
 
 BAR_INTERVAL = 5.0
 """Seconds. A progress bar shows its last state when its line ends, and before that its newest state this often."""

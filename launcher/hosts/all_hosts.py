@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from launcher.caller.called_as import launch_command
 from launcher.cluster.cluster import Host
+from launcher.cluster.plan import AttemptPlan, TaskPlan
 from launcher.cluster.spec import ClusterSpec, Task, dialled_at, is_loopback
 from launcher.errors import HostError
 from launcher.hosts import events
@@ -22,9 +23,6 @@ from launcher.hosts.one_host import HostConnection, Inbox, receive
 from launcher.hosts.reachability import LOOPBACK, Proof
 from launcher.hosts.shortage import for_shortage
 from launcher.hosts.transport import CONNECTING_AT_ONCE
-
-if TYPE_CHECKING:
-    from launcher.cluster.plan import AttemptPlan, TaskPlan  # not needed before the agents are started
 
 SETTLE = 0.5
 """Seconds between the first host that fails and the end of the start: others fail as well, and one report tells all."""

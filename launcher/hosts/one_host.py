@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
 from launcher.hosts import connection
 from launcher.hosts.access import Access
 from launcher.hosts.agent_messages import AgentMessages, Message
 from launcher.hosts.connection import Connection
-
-if TYPE_CHECKING:
-    from launcher.cluster.plan import TaskPlan  # not needed before the agents are started
 
 Inbox = connection.Inbox
 receive = connection.receive

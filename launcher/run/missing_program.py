@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -86,8 +87,6 @@ def _refuse_if_missing(name: str, place: _Place) -> None:
 
 
 def _advice(path: Path, name: str) -> str:
-    import difflib
-
     try:
         names = sorted(each.name for each in path.parent.iterdir())
     except OSError:

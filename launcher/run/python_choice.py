@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from launcher.cluster.cluster import Cluster
 from launcher.cluster.plan import brings_training, means_python
+from launcher.run_directory.whole_files import relative
 
 ENVIRONMENTS = {
     "VIRTUAL_ENV": "the active virtual environment",
@@ -36,8 +37,6 @@ def local_python(environment: Mapping[str, str]) -> LocalPython:
 
 def python_note(cluster: Cluster) -> str:
     """Behind `localhost` where a run is announced: which Python runs the user's program, where nothing else says so."""
-    from launcher.run_directory.whole_files import relative
-
     local = next((host for host in cluster.hosts if host.is_local), None)
     if local is None or local.python is not None:
         return ""

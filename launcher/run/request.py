@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import Any, NamedTuple, get_type_hints
 from launcher.caller.here import here
 from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host
 from launcher.cluster.defaults import DEFAULT_COMMAND
+from launcher.cluster.file.keys import RESERVED
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.host_list import listed_cluster, local_cluster
+from launcher.cluster.redaction import redacted
+from launcher.cluster.redaction.commands import redacted_words
 from launcher.errors import LaunchError, UsageError
 
 FOR_ONE_LAUNCH = frozenset(
@@ -64,9 +68,6 @@ class Request(NamedTuple):
 
     def as_record(self) -> dict[str, Any]:
         """For JSON, all that a run can be gone on with by: secrets are redacted."""
-        from launcher.cluster.redaction import redacted
-        from launcher.cluster.redaction.commands import redacted_words
-
         wishes = {key: value for key, value in self._asdict().items() if key not in FOR_ONE_LAUNCH}
         return wishes | {
             "cluster": self.cluster and str(Path(here(), self.cluster)),
@@ -135,8 +136,6 @@ def _with_wishes(host: Host, request: Request) -> Host:
 
 def _here(python: str, directory: Path | None, search: str | None) -> str:
     """The `--python` of this machine; a path begins where `launch` was called, wherever the workers start."""
-    import shutil  # few name a Python, and this takes its time
-
     path = str(Path(here(), directory or "", Path(python).expanduser())) if "/" in python else python
     if shutil.which(path, path=search) is None:
         raise UsageError(f"--python {python}: there is no program {path}; name a Python interpreter")
@@ -152,8 +151,6 @@ def _switches(request: Request) -> dict[str, str]:
 def _refuse_reserved(env: Mapping[str, str]) -> None:
     if not env:
         return
-    from launcher.cluster.file.keys import RESERVED
-
     for key in env:
         for reserved, why in RESERVED.items():
             if re.fullmatch(reserved, key):

@@ -6,7 +6,9 @@ import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from launcher.cluster.redaction import in_values
 from launcher.run.failure.failure import Failure
+from launcher.wording import counted
 
 
 class RunResult(NamedTuple):
@@ -26,8 +28,6 @@ class RunResult(NamedTuple):
 
     def last_line(self, seconds: float) -> str | None:
         """What the user is told of a run that took so long; None: its failure says more."""
-        from launcher.wording import counted
-
         match self.state:
             case "done":
                 after = f", after {counted(self.restarts, 'restart')}" if self.restarts else ""
@@ -38,8 +38,6 @@ class RunResult(NamedTuple):
 
     def as_record(self) -> dict[str, Any]:
         """For JSON: secrets are redacted."""
-        from launcher.cluster.redaction import in_values  # once the run is over
-
         cause = self.failure
         return {
             "exit_code": self.exit_code,

@@ -18,6 +18,7 @@ from launcher.cluster.cluster import Cluster
 from launcher.cluster.defaults import LOCALHOST
 from launcher.cluster.plan import AttemptPlan, brings_training, plan_attempt, thread_warnings
 from launcher.cluster.spec import ClusterSpec, Task
+from launcher.cluster.task_names import counted
 from launcher.console.console import STDERR, STDOUT, Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, HostError, LaunchError
 from launcher.hosts import events
@@ -29,11 +30,14 @@ from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.supervisor import supervise
 from launcher.run.event_log import EventLog
 from launcher.run.failure.failure import Failure
+from launcher.run.failure.interrupted import last_places
 from launcher.run.failure.report import report
 from launcher.run.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
 from launcher.run.host_contexts import Names, host_contexts, remote_run_dir, run_hosts, support_files
 from launcher.run.host_files import HostFiles
 from launcher.run.last_steps import Result, whatever_comes
+from launcher.run.python_choice import python_note
+from launcher.run.record import RunRecord
 from launcher.run.request import Request
 from launcher.run.result import RunResult
 from launcher.run_directory.chief_files import kept_line, newest_step
@@ -45,7 +49,6 @@ from launcher.run_directory.whole_files import holds_something, relative
 from launcher.sync.sending import ProjectSync
 
 if TYPE_CHECKING:
-    from launcher.run.record import RunRecord  # needed only once workers run
     from launcher.run.resuming.resumption import Resumption  # needed only by a run that goes on
 
 LAST_WORDS = 1.0
@@ -247,8 +250,6 @@ class Session:
             self._attend_for_restart(AWAY_LOOK)
 
     def _tell_last_places(self, ended: AttemptResult, plan: AttemptPlan) -> None:
-        from launcher.run.failure.interrupted import last_places
-
         workdirs = {each.task: each.workdir for each in plan.tasks}
         for line in last_places(ended.endings, lambda task, place: place.removeprefix(f"{workdirs[task]}/")):
             self._console.say(line)
@@ -337,9 +338,6 @@ class Session:
 
     def _write_down(self, plan: AttemptPlan) -> None:
         """Once the first worker runs."""
-        from launcher.cluster.task_names import counted
-        from launcher.run.python_choice import python_note
-
         is_first = plan.attempt == self._first_attempt
         if is_first:
             self._record.begin(plan, self._run_hosts)
@@ -357,8 +355,6 @@ class Session:
 
     @functools.cached_property
     def _record(self) -> RunRecord:
-        from launcher.run.record import RunRecord
-
         return RunRecord(self._directory, self._cluster, self._request, self._started, self._complain, self._names.run)
 
     def _finish(self) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from launcher.cluster.cluster import Timeouts
 from launcher.cluster.plan import AttemptPlan, TaskPlan, is_off
 from launcher.cluster.spec import Task, has_coordinator
+from launcher.cluster.task_names import counted
 from launcher.hosts import events
 from launcher.on_host.agent.rest import AT_REST, PATIENCE
 from launcher.run.attempt.endings import Endings
@@ -18,6 +19,8 @@ from launcher.run.attempt.start_watch import StartWatch
 from launcher.run.attempt.step_watch import StepWatch
 from launcher.run.failure.ending import Ending, LastReport
 from launcher.run.failure.failure import EndingEvent, Failure, Runtime
+from launcher.run.failure.misplaced_servers import sharing, waiting_elsewhere
+from launcher.run.failure.report import headline
 from launcher.run.failure.root_cause import root_cause
 from launcher.wording import listed
 
@@ -326,15 +329,11 @@ class Gang:
 
     def _warning_of_wait(self, event: events.TaskWaitsElsewhere) -> str | None:
         """An evaluator is a cluster of its own, and so is a worker alone: nobody dials them."""
-        from launcher.run.failure.misplaced_servers import waiting_elsewhere  # few runs come to this
-
         dialled = {task for task in self._hosts if task.type != "evaluator"}
         return waiting_elsewhere(event, PATIENCE) if event.task in dialled and len(dialled) > 1 else None
 
     def _port_shared(self, event: events.PortShared) -> Iterator[Action]:
         """By hand the second server would have failed; TF_GRPC_REUSE_PORT, which launch sets, let it start."""
-        from launcher.run.failure.misplaced_servers import sharing
-
         self._endings.add(Ending(event, stopped=False))
         yield from self._stop_failed(f"{event.host}: {sharing(event)}")
 
@@ -401,8 +400,6 @@ def runtime_of(plan: TaskPlan) -> Runtime:
 
 
 def _headline(ending: Ending) -> str:
-    from launcher.run.failure.report import headline
-
     return headline(ending.failure)
 
 
@@ -412,14 +409,10 @@ def _said(text: str | None) -> Iterator[Action]:
 
 
 def _counted(tasks: set[Task]) -> str:
-    from launcher.cluster.task_names import counted  # not needed before the workers are started
-
     return counted(tasks) if tasks else "what is left"
 
 
 def _named(tasks: set[Task]) -> str:
-    from launcher.wording import listed
-
     return listed([str(task) for task in sorted(tasks)])
 
 

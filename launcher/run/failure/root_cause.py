@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from launcher.cluster.defaults import LOCALHOST
 from launcher.cluster.spec import chief_of, has_coordinator
+from launcher.console.collateral import LEADER, started_twice
 from launcher.run.failure.failure import Failure, Kind
 
 _REPEAT = "every worker must make the same number of steps: repeat the data, or share it out evenly"
@@ -47,8 +48,6 @@ def _left_early(failures: Sequence[Failure], complaint: Failure) -> Failure | No
 
 def _fallen_silent(failures: Sequence[Failure], first: Failure) -> Failure:
     """Only complaints: follow them to the member that made none. It ended by our hand, frozen or cut off."""
-    from launcher.console.collateral import LEADER, started_twice
-
     tasks = {each.task: each for each in failures if each.task is not None}
     seen: list[Failure] = []
     suspect: Failure | None = first

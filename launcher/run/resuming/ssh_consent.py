@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import click
+
 from launcher.cluster.redaction.commands import redacted_words
 from launcher.errors import UsageError
 from launcher.run_directory.directory import RunDirectory
@@ -36,8 +38,6 @@ def ask_for_options(directory: RunDirectory, state: RunState, options: Mapping[s
     )
     if not (os.isatty(STDIN) and os.isatty(STDERR)):
         raise UsageError(f"{question}\nLook at them; if you want them to be used, add --trust-ssh-options")
-    import click
-
     click.echo(question, err=True)
     if not click.confirm("Use these options?", default=False, err=True):
         raise UsageError("nothing was started")
