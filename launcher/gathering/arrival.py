@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from launcher.gathering.remote_files import RemoteFile
 from launcher.run_directory.whole_files import make_directory, write_all_at
 
 READ_SIZE = 1 << 20
@@ -19,10 +20,11 @@ class Arrival:
     It is written beside its place; or at its place, if it grows there: who has it open (TensorBoard) goes on reading.
     """
 
-    def __init__(self, place: Path, part: Path, *, in_place: bool = False) -> None:
-        """Open it.
+    def __init__(self, file: RemoteFile, place: Path, part: Path, *, in_place: bool = False) -> None:
+        """Open it, and hash what is here already.
 
         Args:
+            file: as its host has listed it.
             place: where the file is to be in the end.
             part: where it is written until it is whole.
             in_place: append to the file that is at `place`, if there is one.
@@ -30,30 +32,38 @@ class Arrival:
         Raises:
             OSError: the disk is full, or something is in the way.
         """
+        self.file = file
         self.place = place
         self.offset = 0
         """Bytes that are here."""
+        self.received = 0
+        """Bytes of them that had to be sent."""
+        self.mtime_ns = 0
+        """When it had been written to, as it was sent."""
+        self.unchanged = True
+        """Nobody wrote to it while it was sent."""
+        self.failure: str | None = None
+        """Why it is not here, whole and verified."""
         self._part = part
         self._in_place = in_place and os.path.lexists(place)
         self._digest = hashlib.sha256()
         self._fd = _opened(place if self._in_place else part)
+        try:
+            self._resume()
+        except OSError:
+            self.close()
+            raise
 
     @property
     def sha256(self) -> str:
-        """Of what is here."""
         return self._digest.hexdigest()
 
-    def resume(self) -> None:
-        """Hash what is here already; the rest is to follow.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+    def _resume(self) -> None:
         with _naming(self.place):
             while data := os.pread(self._fd, READ_SIZE, self.offset):
                 self._add(data)
 
-    def take(self, offset: int, data: bytes) -> None:
+    def append(self, offset: int, data: bytes) -> None:
         """Write the next bytes. An offset of 0 means that what was here before is not what the file begins with.
 
         Raises:
@@ -66,6 +76,7 @@ class Arrival:
             raise ValueError(f"bytes from {offset} came where those from {self.offset} were expected")
         with _naming(self.place):
             write_all_at(self._fd, data, offset)
+        self.received += len(data)
         self._add(data)
 
     def is_whole(self, size: int, sha256: str) -> bool:
@@ -87,18 +98,14 @@ class Arrival:
             os.ftruncate(self._fd, 0)
             write_all_at(self._fd, content, 0)
 
-    def put(self, mtime_ns: int, *, durable: bool = False) -> None:
-        """Put it in its place.
-
-        Args:
-            mtime_ns: the time that it gets.
-            durable: wait until the disk has it, so that a power cut costs nothing.
+    def put(self, *, durable: bool = False) -> None:
+        """Put it in its place. `durable`: wait until the disk has it, so that a power cut costs nothing.
 
         Raises:
             OSError: it cannot be put there.
         """
         with _naming(self.place):
-            os.utime(self._fd, ns=(mtime_ns, mtime_ns))
+            os.utime(self._fd, ns=(self.mtime_ns, self.mtime_ns))
             if durable:
                 os.fsync(self._fd)
         if not self._in_place:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.checkpoints import INDEX_END, prefix_of
-from launcher.gathering.conversation import Conversation, Fetched, Wanted
+from launcher.gathering.chief_directory import DISK_FULL, ChiefDirectory, NoRoomError
+from launcher.gathering.conversation import Conversation
 from launcher.gathering.gathered import Gathered
-from launcher.gathering.image import DISK_FULL, Image, NoRoomError
-from launcher.gathering.record import opened
+from launcher.gathering.record import Entry, Record, opened
 from launcher.gathering.remote_files import Listing, RemoteFile
 from launcher.gathering.report import gathered_line, under_way_line
 from launcher.gathering.selection import Batch, Selection, grows, outdated, select
@@ -56,21 +55,14 @@ class ChiefOutput:
             InUseError: another launcher gathers this run.
             NoRoomError, OSError: the disk here does not take a file.
         """
-        with opened(self._directory.gathered_file) as record:
-            listing = conversation.list(self._host.output_dir, [EVERYTHING] if final else self._names)
-            image = Image(self._directory.chief, self._directory.parts, record, self._host.output_dir)
-            image.make()
-            image.adopt(listing.files.values())
-            selection = select(listing, image.is_here, record.entries, self._names, final=final)
-            gathered = Gathered(left=dict(selection.waiting), stays=selection.stays)
-            look = _Look(self._host.output_dir, listing, image, gathered)
-            with _leaving_no_parts_on_a_full_disk(image):
-                for batch in self._arriving(look, selection, conversation, LONG if final else VERY_LONG):
-                    if not final and batch.is_noteworthy:
-                        self._say(gathered_line(batch))
-                for path in list(outdated(listing, image.is_here, record.entries)):
-                    look.remove(path)
-            image.sweep(keep=() if final else listing.files)
+        with self._looking(conversation, [EVERYTHING] if final else self._names) as look:
+            selection = select(look.listing, look.here.is_here, look.known, self._names, final=final)
+            for batch in self._arriving(look, selection, LONG if final else VERY_LONG):
+                if not final and batch.is_noteworthy:
+                    self._say(gathered_line(batch))
+            for path in list(outdated(look.listing, look.here.is_here, look.known)):
+                look.remove(path)
+            look.here.sweep(keep=() if final else look.listing.files)
         return look.gathered
 
     def bring(self, conversation: Conversation, paths: Collection[str]) -> None:
@@ -80,29 +72,38 @@ class ChiefOutput:
             NotBroughtError: one of them cannot be taken.
             HostAwayError, GivenUpError, InUseError, NoRoomError, OSError: as `gather`.
         """
-        with opened(self._directory.gathered_file) as record:
-            listing = conversation.list(self._host.output_dir, [EVERYTHING])
+        with self._looking(conversation, [EVERYTHING]) as look:
+            listing = look.listing
             listing.left, listing.files = {}, {path: file for path, file in listing.files.items() if path in paths}
-            image = Image(self._directory.chief, self._directory.parts, record, self._host.output_dir)
-            image.make()
-            image.adopt(listing.files.values())
-            selection = select(listing, image.is_here, record.entries, final=True)
-            look = _Look(self._host.output_dir, listing, image, Gathered(left=dict(selection.waiting)))
-            with _leaving_no_parts_on_a_full_disk(image):
-                for _ in self._arriving(look, selection, conversation, LONG):
-                    pass
+            for _ in self._arriving(look, select(listing, look.here.is_here, look.known, final=True), LONG):
+                pass
         for name, why in look.gathered.left.items():
             raise NotBroughtError(f"{shown(Path(name))}: {why}")
 
-    def _arriving(self, look: _Look, selection: Selection, conversation: Conversation, long: int) -> Iterator[Batch]:
+    @contextlib.contextmanager
+    def _looking(self, conversation: Conversation, names: Sequence[str]) -> Iterator[_Look]:
+        with opened(self._directory.gathered_file) as record:
+            listing = conversation.list(self._host.output_dir, names)
+            here = self._here(record)
+            here.make()
+            here.adopt(listing.files.values())
+            with _leaving_no_parts_on_a_full_disk(here):
+                yield _Look(self._host.output_dir, conversation, listing, here, record.entries)
+
+    def _here(self, record: Record) -> ChiefDirectory:
+        return ChiefDirectory(self._directory.chief, self._directory.parts, record, self._host.output_dir)
+
+    def _arriving(self, look: _Look, selection: Selection, long: int) -> Iterator[Batch]:
         """Each batch that is in place. Where `long` bytes and more are to come, the user is told how far they are."""
+        look.gathered.left.update(selection.waiting)
+        look.gathered.stays = selection.stays
         batches = list(look.possible(selection.wanted))
         size = sum(batch.size for batch in batches)
         if size < long:
-            yield from look.bring(batches, conversation, None)
+            yield from look.bring(batches)
             return
         self._say(under_way_line(self._host.name, size))
-        yield from look.bring(batches, conversation, UnderWay(f"from {self._host.name}", size, self._say).moved)
+        yield from look.bring(batches, UnderWay(f"from {self._host.name}", size, self._say).moved)
 
     def adopt(self, files: Iterable[RemoteFile]) -> None:
         """The chief's host has got these files from here: what it makes of them may replace ours.
@@ -111,7 +112,7 @@ class ChiefOutput:
             InUseError, OSError: as `gather`.
         """
         with opened(self._directory.gathered_file) as record:
-            Image(self._directory.chief, self._directory.parts, record, self._host.output_dir).adopt(files)
+            self._here(record).adopt(files)
 
     def read(self, conversation: Conversation, files: Iterable[RemoteFile], into: dict[str, bytes]) -> None:
         """Read small files, and put nothing in place. `into`: path -> content.
@@ -120,12 +121,12 @@ class ChiefOutput:
             HostAwayError, GivenUpError, OSError: as `gather`.
         """
         parts = (self._directory.parts / f"read-{number}" for number in itertools.count())
-        wanted = [Wanted(file, partial(Arrival, part, part)) for file, part in zip(files, parts, strict=False)]
-        with contextlib.closing(conversation.fetch(self._host.output_dir, wanted)) as arriving:
+        arrivals = (Arrival(file, part, part) for file, part in zip(files, parts, strict=False))
+        with contextlib.closing(conversation.fetch(self._host.output_dir, arrivals)) as arriving:
             for each in arriving:
                 if each.failure is None:
-                    into[each.file.path] = each.arrival.content()
-                each.arrival.discard()
+                    into[each.file.path] = each.content()
+                each.discard()
 
 
 class NotBroughtError(Exception):
@@ -137,15 +138,18 @@ class _Look:
     """One look at the chief's output directory."""
 
     root: str
+    conversation: Conversation
     listing: Listing
-    image: Image
-    gathered: Gathered
+    here: ChiefDirectory
+    known: Mapping[str, Entry]
+    """What was gathered before."""
+    gathered: Gathered = field(default_factory=Gathered)
 
     def possible(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """Those that nothing is in the way of."""
         for batch in batches:
-            obstacles = [each for each in map(self.image.obstacle, batch.files) if each]
-            refusals = [each for each in map(self.image.refusal, batch.files) if each]
+            obstacles = [each for each in map(self.here.obstacle, batch.files) if each]
+            refusals = [each for each in map(self.here.refusal, batch.files) if each]
             if obstacles:
                 self.gathered.left[batch.name] = obstacles[0]
             elif refusals:
@@ -157,68 +161,66 @@ class _Look:
     def remove(self, path: str) -> None:
         """Remove a file here that the chief has no more."""
         try:
-            self.image.remove(path)
+            self.here.remove(path)
         except OSError as error:
             self.gathered.trouble = self.gathered.trouble or error
 
-    def bring(
-        self, batches: Sequence[Batch], conversation: Conversation, moved: Callable[[int], None] | None
-    ) -> Iterator[Batch]:
+    def bring(self, batches: Sequence[Batch], moved: Callable[[int], None] = lambda _: None) -> Iterator[Batch]:
         """Fetch batch after batch; yield each that is in place. `moved` is told of the bytes that have come."""
-        wanted = [Wanted(file, partial(self.image.begin, file)) for batch in batches for file in batch.files]
-        with contextlib.closing(conversation.fetch(self.root, wanted, moved)) as arriving:
+        arrivals = (self.here.begin(file) for batch in batches for file in batch.files)
+        with contextlib.closing(self.conversation.fetch(self.root, arrivals, moved)) as arriving:
             for batch in batches:
-                self.image.check_room(batch)
-                if self._take(batch, arriving):
+                self.here.check_room(batch)
+                if self._is_put(batch, arriving):
                     self.gathered.batches.append(batch)
                     yield batch
 
-    def _take(self, batch: Batch, arriving: Generator[Fetched]) -> bool:
-        with contextlib.ExitStack() as arrived:
-            fetched = []
+    def _is_put(self, batch: Batch, arriving: Generator[Arrival]) -> bool:
+        with contextlib.ExitStack() as opened_files:
+            arrived = []
             for _ in batch.files:
-                fetched.append(each := next(arriving))
-                arrived.callback(each.arrival.close)
+                arrived.append(each := next(arriving))
+                opened_files.callback(each.close)
                 self.gathered.received += each.received
-            fault = next(filter(None, (self._fault(each, batch) for each in fetched)), None)
+            fault = next(filter(None, (self._fault(each, batch) for each in arrived)), None)
             if fault is None:
-                self.image.put(fetched, durable=batch.is_checkpoint)
+                self.here.put(arrived, durable=batch.is_checkpoint)
             else:
                 self.gathered.left[batch.name] = fault
         return fault is None
 
-    def _fault(self, fetched: Fetched, batch: Batch) -> str | None:
+    def _fault(self, arrival: Arrival, batch: Batch) -> str | None:
         """Why a batch cannot be put in place with this file in it."""
-        file, arrival = fetched.file, fetched.arrival
-        if fetched.failure is not None:
+        file = arrival.file
+        if arrival.failure is not None:
             arrival.discard()
-            return fetched.failure
-        if not fetched.unchanged and not grows(file.path):
+            return arrival.failure
+        if not arrival.unchanged and not grows(file.path):
             return "it was written to while it was sent"
-        if batch.is_checkpoint and (arrival.offset, fetched.mtime_ns) != (file.size, file.mtime_ns):
+        if batch.is_checkpoint and (arrival.offset, arrival.mtime_ns) != (file.size, file.mtime_ns):
             return "it was replaced while it was sent"
         if batch.is_checkpoint and file.path.endswith(".index") and arrival.content(-len(INDEX_END)) != INDEX_END:
             return "its index is not whole"
-        if file.is_state and not self._has_what_it_names(fetched):
+        if file.is_state and not self._has_what_it_names(arrival):
             return "the newest checkpoint that it names is not here"
         return None
 
-    def _has_what_it_names(self, state: Fetched) -> bool:
+    def _has_what_it_names(self, state: Arrival) -> bool:
         """So that whoever restores from here finds what the file `checkpoint` promises."""
-        newest = newest_named(state.arrival.content(), state.file.directory, self.root)
+        newest = newest_named(state.content(), state.file.directory, self.root)
         files = [file for file in self.listing.files.values() if prefix_of(file.path) == newest]
-        return newest is None or (bool(files) and all(map(self.image.is_here, files)))
+        return newest is None or (bool(files) and all(map(self.here.is_here, files)))
 
 
 @contextlib.contextmanager
-def _leaving_no_parts_on_a_full_disk(image: Image) -> Iterator[None]:
+def _leaving_no_parts_on_a_full_disk(here: ChiefDirectory) -> Iterator[None]:
     """Half a file helps nobody; the room does."""
     try:
         yield
     except NoRoomError:
-        image.sweep(keep=())
+        here.sweep(keep=())
         raise
     except OSError as error:
         if error.errno in DISK_FULL:
-            image.sweep(keep=())
+            here.sweep(keep=())
         raise

@@ -8,9 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.remote_files import NO_TIME, Listing, RefusedError, RemoteFile, is_time, readable
@@ -86,30 +84,6 @@ class Errand:
             self._ended()
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A file to fetch, and how its arrival is begun."""
-
-    file: RemoteFile
-    begin: Callable[[], Arrival]
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """What came of a wanted file. The arrival is open still, and belongs to who gets this."""
-
-    file: RemoteFile
-    arrival: Arrival
-    received: int = 0
-    """Bytes that had to be sent for it."""
-    mtime_ns: int = 0
-    """When it had been written to, as it was sent."""
-    unchanged: bool = True
-    """Nobody wrote to it while it was sent."""
-    failure: str | None = None
-    """Why it is not here, whole and verified."""
-
-
 class Conversation:
     """One thread asks, any thread may pass on what is heard."""
 
@@ -183,58 +157,55 @@ class Conversation:
         return listing
 
     def fetch(
-        self, root: str, wanted: Iterable[Wanted], moved: Callable[[int], None] | None = None
-    ) -> Generator[Fetched]:
-        """Fetch files below `root`, one after the other; each arrival belongs to the caller.
+        self, root: str, arrivals: Iterable[Arrival], moved: Callable[[int], None] = lambda _: None
+    ) -> Generator[Arrival]:
+        """Fetch files below `root`, one after the other. Each that is yielded belongs to the caller, and is open still.
 
-        Of none come more bytes than it was listed with. `moved` is told of those that have come, piece by piece.
+        Arrivals are begun only some files ahead of what comes. Of no file come more bytes than it was listed with.
+        `moved` is told of those that have come, piece by piece.
 
         Raises:
             HostAwayError, GivenUpError: no answer will come.
             RefusedError: what comes was not asked for.
             OSError: a file cannot be written here.
         """
-        rest = iter(wanted)
-        asked: deque[tuple[int, RemoteFile, Arrival]] = deque()
+        rest = iter(arrivals)
+        asked: deque[tuple[int, Arrival]] = deque()
         try:
             while True:
-                asked += (self._begun(root, each) for each in itertools.islice(rest, AHEAD - len(asked)))
+                asked += (self._asked_for(root, each) for each in itertools.islice(rest, AHEAD - len(asked)))
                 if not asked:
                     return
-                number, file, arrival = asked[0]
-                fetched = self._receive(number, file, arrival, moved or (lambda _: None))
+                number, arrival = asked[0]
+                self._receive(number, arrival, moved)
                 del asked[0]
-                yield fetched
+                yield arrival
         finally:
-            for _, _, arrival in asked:
+            for _, arrival in asked:
                 arrival.close()
             if asked:
                 self._ask("forget")
 
-    def _begun(self, root: str, wanted: Wanted) -> tuple[int, RemoteFile, Arrival]:
-        arrival = wanted.begin()
-        arrival.resume()
+    def _asked_for(self, root: str, arrival: Arrival) -> tuple[int, Arrival]:
         number = next(self._numbers)
-        file = wanted.file
-        asked: dict[str, Any] = {"path": file.path, "size": file.size, "sha256": arrival.sha256}
-        self._ask("send", number=number, root=root, offset=arrival.offset, **asked)
-        return number, file, arrival
+        path, size, _ = arrival.file
+        self._ask("send", number=number, root=root, path=path, size=size, offset=arrival.offset, sha256=arrival.sha256)
+        return number, arrival
 
-    def _receive(self, number: int, file: RemoteFile, arrival: Arrival, moved: Callable[[int], None]) -> Fetched:
-        received = 0
+    def _receive(self, number: int, arrival: Arrival, moved: Callable[[int], None]) -> None:
         while (news := self.answer(number)).kind == "piece":
-            _check_piece(news, file, 0 if news.told["offset"] == 0 and not received else arrival.offset)
-            arrival.take(news.told["offset"], news.data)
-            received += len(news.data)
+            anew = news.told["offset"] == 0 and not arrival.received
+            _check_piece(news, arrival.file, 0 if anew else arrival.offset)
+            arrival.append(news.told["offset"], news.data)
             moved(len(news.data))
-        told = news.told
         if news.kind != "sent":
-            return Fetched(file, arrival, received, failure=readable(told["reason"]))
-        if not arrival.is_whole(told["size"], told["sha256"]):
-            return Fetched(file, arrival, received, failure="what came of it is not what was sent")
-        if not is_time(told["mtime_ns"]):
-            return Fetched(file, arrival, received, failure=NO_TIME)
-        return Fetched(file, arrival, received, told["mtime_ns"], told["unchanged"])
+            arrival.failure = readable(news.told["reason"])
+        elif not arrival.is_whole(news.told["size"], news.told["sha256"]):
+            arrival.failure = "what came of it is not what was sent"
+        elif not is_time(news.told["mtime_ns"]):
+            arrival.failure = NO_TIME
+        else:
+            arrival.mtime_ns, arrival.unchanged = news.told["mtime_ns"], news.told["unchanged"]
 
     def new_number(self) -> int:
         """For a question that is asked by other means; `answer` waits for its answers."""

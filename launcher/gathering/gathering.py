@@ -14,11 +14,11 @@ from functools import partial
 from typing import Protocol
 
 from launcher.cluster.defaults import LOCALHOST
+from launcher.gathering.chief_directory import is_copy
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError, sense
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.host_gatherer import HostGatherer
-from launcher.gathering.image import is_copy
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.other_output import OtherOutput
 from launcher.gathering.remote_files import RefusedError, RemoteFile, plain_names

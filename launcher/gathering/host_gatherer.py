@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from launcher.gathering.chief_directory import NoRoomError
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import (
     BrokenOffError,
@@ -17,7 +18,6 @@ from launcher.gathering.conversation import (
     sense,
 )
 from launcher.gathering.gathered import Gathered
-from launcher.gathering.image import NoRoomError
 from launcher.gathering.other_output import OtherOutput
 from launcher.gathering.record import InUseError, in_turn
 from launcher.gathering.remote_files import RefusedError

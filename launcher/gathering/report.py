@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from launcher.gathering.chief_directory import DISK_FULL, NoRoomError
 from launcher.gathering.conversation import GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
-from launcher.gathering.image import DISK_FULL, NoRoomError
 from launcher.gathering.record import InUseError
 from launcher.gathering.remote_files import RemoteFile, readable
 from launcher.gathering.selection import Batch

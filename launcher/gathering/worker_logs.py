@@ -6,13 +6,12 @@ import contextlib
 import mmap
 import os
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 
 from launcher.gathering.arrival import Arrival
-from launcher.gathering.conversation import Conversation, Wanted
+from launcher.gathering.chief_directory import forbidden
+from launcher.gathering.conversation import Conversation
 from launcher.gathering.gathered import Gathered
-from launcher.gathering.image import forbidden
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch
 from launcher.on_host.agent.log import TRUNCATED
@@ -49,17 +48,17 @@ class WorkerLogs:
         gathered = Gathered(left=dict(listing.left))
         if not listing.files and not listing.left:
             gathered.left[self._root] = "nothing of this run is there any more"
-        wanted = [Wanted(file, partial(self._begin, file)) for file in self._wanted(listing.files.values(), gathered)]
-        with contextlib.closing(conversation.fetch(self._root, wanted)) as arriving:
+        wanted = list(self._wanted(listing.files.values(), gathered))
+        with contextlib.closing(conversation.fetch(self._root, map(self._begin, wanted))) as arriving:
             for each in arriving:
                 gathered.received += each.received
                 if each.failure is not None:
                     gathered.left[each.file.path] = each.failure
-                    each.arrival.discard()
+                    each.discard()
                 elif each.received:
-                    each.arrival.put(each.mtime_ns)
+                    each.put()
                     gathered.batches.append(Batch(each.file.path, (each.file,)))
-                each.arrival.close()
+                each.close()
         return gathered
 
     def _wanted(self, files: Iterable[RemoteFile], gathered: Gathered) -> Iterator[RemoteFile]:
@@ -107,7 +106,7 @@ class WorkerLogs:
 
     def _begin(self, file: RemoteFile) -> Arrival:
         place = self._place(file)
-        return Arrival(place, place.with_name(f".{place.name}.part"), in_place=True)
+        return Arrival(file, place, place.with_name(f".{place.name}.part"), in_place=True)
 
     def _place(self, file: RemoteFile) -> Path:
         return self._directory.path / file.path

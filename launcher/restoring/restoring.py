@@ -11,10 +11,10 @@ from functools import partial
 
 from launcher.cluster.defaults import LOCALHOST
 from launcher.errors import HostError
+from launcher.gathering.chief_directory import NoRoomError
 from launcher.gathering.chief_output import LONG, ChiefOutput, NotBroughtError
 from launcher.gathering.conversation import Conversation, Errand, HostAwayError
 from launcher.gathering.gathering import Gathering, Say
-from launcher.gathering.image import NoRoomError
 from launcher.gathering.record import InUseError, in_turn
 from launcher.gathering.remote_files import RefusedError, RemoteFile
 from launcher.gathering.state_file import newest_named

@@ -21,8 +21,8 @@ from support.gathering_host import INDEX_END, SHARD, GatheringHost, contents
 from support.launching import MARK, disk
 from support.modes import obeying_modes
 
+from launcher.gathering.chief_directory import NoRoomError
 from launcher.gathering.conversation import GivenUpError, HostAwayError
-from launcher.gathering.image import NoRoomError
 from launcher.gathering.record import InUseError, Record, opened
 
 MB = 1_000_000
@@ -55,7 +55,7 @@ def test_everything_comes(host: GatheringHost) -> None:
     assert gathered.left == {}
     assert host.parts == []
     for path in there:
-        assert (host.image / path).stat().st_mtime_ns == (host.output / path).stat().st_mtime_ns
+        assert (host.chief / path).stat().st_mtime_ns == (host.output / path).stat().st_mtime_ns
 
 
 def test_what_has_come_is_for_its_owner_only(host: GatheringHost) -> None:
@@ -120,7 +120,7 @@ def test_of_a_file_that_grows_only_the_new_bytes_are_sent(host: GatheringHost) -
     path = "tensorboard/events.out.tfevents.1.host.1.0.v2"
     host.write(path, b"first")
     host.gather(final=False)
-    with (host.image / path).open("rb") as tensorboard:
+    with (host.chief / path).open("rb") as tensorboard:
         assert tensorboard.read() == b"first"
         host.write(path, b"first, second", mtime=2e9)
         gathered = host.gather(final=False)
@@ -156,8 +156,8 @@ def test_a_file_that_was_lost_here_is_sent_again(host: GatheringHost) -> None:
     host.write("export/model.keras", b"12345")
     host.write("export/other.keras", b"12345")
     host.gather()
-    (host.image / "export/model.keras").unlink()
-    os.truncate(host.image / "export/other.keras", 2)
+    (host.chief / "export/model.keras").unlink()
+    os.truncate(host.chief / "export/other.keras", 2)
 
     assert host.gather().received == 10
     assert host.here == host.there
@@ -251,7 +251,7 @@ def test_an_index_is_gone_before_the_data_of_its_successor_come(host: GatheringH
     host.gather()
     host.write(prefix + SHARD, b"new data", mtime=2e9)
     host.write(prefix + ".index", b"new" + INDEX_END, mtime=2e9 + 1)
-    in_the_way = host.image / (prefix + SHARD)
+    in_the_way = host.chief / (prefix + SHARD)
     in_the_way.unlink()
     in_the_way.mkdir()
     (in_the_way / "mine").touch()
@@ -281,12 +281,12 @@ def test_a_directory_here_that_takes_nothing_costs_only_what_belongs_there(host:
     host.gather()
     host.write("closed/a", b"22", mtime=2e9)
     host.write("open/b", b"333")
-    (host.image / "closed").chmod(mode)
+    (host.chief / "closed").chmod(mode)
     gathered = host.gather()
 
     assert host.here["open/b"] == b"333"
     assert gathered.trouble is not None
-    assert gathered.trouble.filename == str(host.image / "closed")
+    assert gathered.trouble.filename == str(host.chief / "closed")
     assert list(gathered.left) == ["closed/a"]
 
 
@@ -305,7 +305,7 @@ def test_a_run_directory_that_cannot_be_read_is_told_and_not_taken_for_an_empty_
 def test_a_directory_that_was_removed_here_is_made_again(host: GatheringHost) -> None:
     host.save(5)
     host.gather()
-    shutil.rmtree(host.image)
+    shutil.rmtree(host.chief)
     host.gather()
 
     assert host.here == host.there
@@ -329,21 +329,21 @@ def test_what_cannot_be_read_there_any_more_stays_here(
 def test_a_file_in_the_place_of_the_directory_here_is_told(host: GatheringHost) -> None:
     host.save(5)
     host.write("model.txt")
-    (host.image / "checkpoints").touch()
+    (host.chief / "checkpoints").touch()
     gathered = host.gather()
 
     assert gathered.left["checkpoints/step-5"] == "a file is in the place of its directory here"
     assert host.here["model.txt"] == b"content"
-    shutil.rmtree(host.image)
-    host.image.touch()
+    shutil.rmtree(host.chief)
+    host.chief.touch()
     with pytest.raises(FileExistsError):
         host.gather()
 
 
 def test_a_disk_that_is_read_only_is_told_as_such(host: GatheringHost) -> None:
     host.write("a/b")
-    with disk(host.image, megabytes=1):
-        subprocess.run(["mount", "-o", "remount,ro", host.image], check=True)
+    with disk(host.chief, megabytes=1):
+        subprocess.run(["mount", "-o", "remount,ro", host.chief], check=True)
         gathered = host.gather()
 
     assert gathered.trouble is not None
@@ -498,7 +498,7 @@ def test_an_arrival_goes_on_at_any_offset(host: GatheringHost) -> None:
 
         assert host.gather().received == 3 * MB - offset
         assert host.here == host.there
-        (host.image / "export/model.keras").unlink()
+        (host.chief / "export/model.keras").unlink()
 
 
 @pytest.mark.parametrize("part", [b"something else", bytes(4 * MB)], ids=["other bytes", "too many bytes"])
@@ -587,13 +587,13 @@ def test_a_symbolic_link_is_not_followed(host: GatheringHost, tmp_path: Path) ->
 @pytest.mark.parametrize("final", [False, True])
 def test_a_file_that_is_not_ours_is_not_touched(host: GatheringHost, final: bool) -> None:
     host.write("export/model.keras", b"theirs")
-    (host.image / "export" / "notes").mkdir(parents=True)
-    (host.image / "export" / "model.keras").write_bytes(b"mine")
-    (host.image / "export" / "notes" / "a").write_bytes(b"mine")
+    (host.chief / "export" / "notes").mkdir(parents=True)
+    (host.chief / "export" / "model.keras").write_bytes(b"mine")
+    (host.chief / "export" / "notes" / "a").write_bytes(b"mine")
     host.write("export/notes", b"a file there, a directory here")
     gathered = host.gather(final=final)
 
-    assert contents(host.image / "export") == {"model.keras": b"mine", "notes/a": b"mine"}
+    assert contents(host.chief / "export") == {"model.keras": b"mine", "notes/a": b"mine"}
     assert gathered.left == {
         "export/model.keras": "another file, which is not ours, is in its place here",
         "export/notes": "a directory is in its place here",
@@ -638,7 +638,7 @@ def test_a_disk_that_fills_up_meanwhile_is_left_as_it_was(small_disk: GatheringH
     with pytest.raises(OSError, match="No space left on device") as raised:
         small_disk.gather()
     assert raised.value.errno == errno.ENOSPC
-    assert raised.value.filename == str(small_disk.image / f"checkpoints/step-5{SHARD}")
+    assert raised.value.filename == str(small_disk.chief / f"checkpoints/step-5{SHARD}")
     assert small_disk.parts == []
 
     filler.unlink()
@@ -665,7 +665,7 @@ def test_a_file_that_may_not_be_so_large_here_is_told(host: GatheringHost) -> No
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    assert raised.value.filename == str(host.image / "export/model.keras")
+    assert raised.value.filename == str(host.chief / "export/model.keras")
     assert host.here == {}
 
 
@@ -687,7 +687,7 @@ def test_a_large_file_takes_little_memory_on_both_sides(host: GatheringHost) -> 
     before = memory("self", "VmRSS")
     host.gather()
 
-    assert (host.image / "export/large").stat().st_size == 500 * MB
+    assert (host.chief / "export/large").stat().st_size == 500 * MB
     assert memory("self", "VmHWM") - before < 48 * MB
     assert memory(str(host.agent), "VmHWM") < 48 * MB
 

@@ -12,7 +12,7 @@ import pytest
 from support.gathering_host import GatheringHost
 from support.launching import MARK, PROGRAMS, Launch, await_true, cluster_file, marked_processes
 
-from launcher.gathering.image import NoRoomError
+from launcher.gathering.chief_directory import NoRoomError
 from launcher.gathering.remote_files import RefusedError
 
 Start = Callable[..., Launch]

@@ -29,7 +29,7 @@ SHARD = ".data-00000-of-00001"
 
 
 class GatheringHost:
-    """`root` is the run's directory on the host, `output` what the chief writes to, `image` what has come of it."""
+    """`root` is the run's directory on the host, `output` what the chief writes to, `chief` what has come of it."""
 
     def __init__(self, directory: Path, before: Sequence[str] = ()) -> None:
         """`before`: words in front of the command that starts the agent."""
@@ -38,7 +38,7 @@ class GatheringHost:
         self.output.mkdir(parents=True)
         self.run = RunDirectory(directory / "run")
         self.run.path.mkdir(mode=0o700)
-        self.image = self.run.make_chief()
+        self.chief = self.run.make_chief()
         self.host = RunHost("gpu-a", ("worker-0", "worker-1"), str(self.root), str(self.output))
         self.said: list[str] = []
         self.asked: list[str] = []
@@ -115,8 +115,8 @@ class GatheringHost:
 
     @property
     def here(self) -> dict[str, bytes]:
-        """Every file of the image."""
-        return contents(self.image)
+        """Every file that has come."""
+        return contents(self.chief)
 
     @property
     def there(self) -> dict[str, bytes]:

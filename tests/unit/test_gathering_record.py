@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.record import SPARE_LINES, Entry, InUseError, Record, opened
+from launcher.gathering.remote_files import RemoteFile
 
 ONE, TWO = Entry(1, 2, "ab"), Entry(3, 4, "cd")
 
@@ -75,9 +76,8 @@ def test_lines_that_count_no_more_do_not_pile_up(tmp_path: Path) -> None:
 
 # ---- an arrival
 def arrival(tmp_path: Path, *, in_place: bool = False) -> Arrival:
-    begun = Arrival(tmp_path / "image" / "deep" / "file", tmp_path / "parts" / "1.part", in_place=in_place)
-    begun.resume()
-    return begun
+    place, part = tmp_path / "chief" / "deep" / "file", tmp_path / "parts" / "1.part"
+    return Arrival(RemoteFile("deep/file", 7, 0), place, part, in_place=in_place)
 
 
 def is_content(begun: Arrival, content: bytes) -> bool:
@@ -86,12 +86,13 @@ def is_content(begun: Arrival, content: bytes) -> bool:
 
 def test_a_file_appears_only_when_it_is_put(tmp_path: Path) -> None:
     begun = arrival(tmp_path)
-    begun.take(0, b"con")
-    begun.take(3, b"tent")
+    begun.append(0, b"con")
+    begun.append(3, b"tent")
     assert not begun.place.exists()
     assert is_content(begun, b"content")
     assert begun.content(-2) == b"nt"
-    begun.put(123_456_789)
+    begun.mtime_ns = 123_456_789
+    begun.put()
 
     assert begun.place.read_bytes() == b"content"
     assert begun.place.stat().st_mtime_ns == 123_456_789
@@ -101,21 +102,21 @@ def test_a_file_appears_only_when_it_is_put(tmp_path: Path) -> None:
 @pytest.mark.parametrize("umask", [0, 0o077])
 def test_nobody_else_can_read_what_arrives(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
-    arrival(tmp_path).put(0)
+    arrival(tmp_path).put()
     os.umask(before)
 
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
-    assert modes == {"image": 0o700, "deep": 0o700, "file": 0o600, "parts": 0o700}
+    assert modes == {"chief": 0o700, "deep": 0o700, "file": 0o600, "parts": 0o700}
 
 
 def test_an_arrival_goes_on_where_the_last_try_ended(tmp_path: Path) -> None:
     begun = arrival(tmp_path)
-    begun.take(0, b"con")
+    begun.append(0, b"con")
     begun.close()
     again = arrival(tmp_path)
     assert again.offset == 3
     assert again.sha256 == hashlib.sha256(b"con").hexdigest()
-    again.take(3, b"tent")
+    again.append(3, b"tent")
 
     assert is_content(again, b"content")
     again.discard()
@@ -124,10 +125,10 @@ def test_an_arrival_goes_on_where_the_last_try_ended(tmp_path: Path) -> None:
 
 def test_an_arrival_begins_anew_where_the_host_does(tmp_path: Path) -> None:
     begun = arrival(tmp_path)
-    begun.take(0, b"something else that is longer")
-    begun.take(0, b"content")
+    begun.append(0, b"something else that is longer")
+    begun.append(0, b"content")
     assert is_content(begun, b"content")
-    begun.put(0)
+    begun.put()
 
     assert begun.place.read_bytes() == b"content"
 
@@ -135,29 +136,29 @@ def test_an_arrival_begins_anew_where_the_host_does(tmp_path: Path) -> None:
 def test_a_gap_is_refused(tmp_path: Path) -> None:
     begun = arrival(tmp_path)
     with pytest.raises(ValueError, match="bytes from 5 came where those from 0 were expected"):
-        begun.take(5, b"x")
+        begun.append(5, b"x")
     begun.discard()
 
 
 def test_what_grows_is_written_where_it_is(tmp_path: Path) -> None:
-    arrival(tmp_path).put(0)
-    with (tmp_path / "image" / "deep" / "file").open("rb") as reader:
+    arrival(tmp_path).put()
+    with (tmp_path / "chief" / "deep" / "file").open("rb") as reader:
         begun = arrival(tmp_path, in_place=True)
-        begun.take(0, b"content")
-        begun.put(5)
+        begun.append(0, b"content")
+        begun.put()
 
         assert reader.read() == b"content"
 
 
 def test_what_grows_is_replaced_where_the_host_has_something_else(tmp_path: Path) -> None:
     first = arrival(tmp_path)
-    first.take(0, b"before")
-    first.put(0)
+    first.append(0, b"before")
+    first.put()
     begun = arrival(tmp_path, in_place=True)
     assert begun.offset == 6
-    begun.take(0, b"anew")
+    begun.append(0, b"anew")
     assert begun.place.read_bytes() == b"before"
-    begun.put(0)
+    begun.put()
 
     assert begun.place.read_bytes() == b"anew"
 
@@ -166,4 +167,4 @@ def test_a_symbolic_link_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"")
     (tmp_path / "link").symlink_to("target")
     with pytest.raises(OSError, match="symbolic"):
-        Arrival(tmp_path / "link", tmp_path / "part", in_place=True)
+        Arrival(RemoteFile("link", 0, 0), tmp_path / "link", tmp_path / "part", in_place=True)

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
+from launcher.gathering.chief_directory import NoRoomError
 from launcher.gathering.conversation import GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
-from launcher.gathering.image import NoRoomError
 from launcher.gathering.record import InUseError
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.report import brought_line, gathered_line, left_line, retry_line, stays_line, trouble_lines

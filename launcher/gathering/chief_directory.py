@@ -1,4 +1,4 @@
-"""The image of the chief's output directory: `chief/` in the run directory, and what is on its way there."""
+"""`chief/` in the run directory: what has come of the chief's output directory, and what is on its way there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.checkpoints import prefix_of
-from launcher.gathering.conversation import Fetched
 from launcher.gathering.record import Entry, Record
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.selection import Batch, grows
@@ -59,16 +58,16 @@ def is_copy(directory: Path, file: RemoteFile) -> bool:
     return (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns)
 
 
-class Image:
+class ChiefDirectory:
     """What is here of the chief's files. Nothing that was not put here by us is ever changed."""
 
     def __init__(self, path: Path, parts: Path, record: Record, root: str) -> None:
         """Nothing is made yet.
 
         Args:
-            path: the image.
-            parts: a directory on the same file system for files that are not whole yet.
-            record: what was put into the image.
+            path: of this directory.
+            parts: another one on the same file system, for files that are not whole yet.
+            record: what was put here.
             root: the output directory on its host.
         """
         self._root = root
@@ -153,7 +152,7 @@ class Image:
             make_directory(self._parts)
             with contextlib.suppress(PermissionError):  # then all of it comes
                 shutil.copyfile(place, part)
-        return Arrival(place, part, in_place=in_place)
+        return Arrival(file, place, part, in_place=in_place)
 
     def _may_have_grown(self, file: RemoteFile) -> bool:
         """A table of metrics, say: what is here is compared by its hash before the rest is sent."""
@@ -162,20 +161,20 @@ class Image:
             return False
         return 0 < entry.size == found.st_size < file.size
 
-    def put(self, fetched: Sequence[Fetched], *, durable: bool) -> None:
+    def put(self, arrived: Sequence[Arrival], *, durable: bool) -> None:
         """Put files in place, each whole and verified, in this order.
 
         Raises:
             OSError: one cannot be put there.
         """
-        *_, last = fetched
-        if len(fetched) > 1 and last.file.path in self._record.entries:
+        *_, last = arrived
+        if len(arrived) > 1 and last.file.path in self._record.entries:
             (self._path / last.file.path).unlink(missing_ok=True)  # the index of the former one names other data
-        for each in fetched:
-            self._record.put(each.file.path, Entry(each.arrival.offset, each.mtime_ns, each.arrival.sha256))
+        for each in arrived:
+            self._record.put(each.file.path, Entry(each.offset, each.mtime_ns, each.sha256))
             if each.file.is_state:
-                each.arrival.replace(portable(each.arrival.content(), f"{self._root}/{each.file.directory}"))
-            each.arrival.put(each.mtime_ns, durable=durable)
+                each.replace(portable(each.content(), f"{self._root}/{each.file.directory}"))
+            each.put(durable=durable)
 
     def remove(self, path: str) -> None:
         """Remove a file that the chief has no more, and its directory if that is empty then."""
