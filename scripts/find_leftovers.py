@@ -27,7 +27,8 @@ LONGEST = 300
 EXIT_DONE, EXIT_USAGE, EXIT_HOST, EXIT_INTERRUPTED = 0, 2, 3, 130
 EPILOG = """\
 Processes are found by the run id in their environment (LAUNCH_RUN_ID), never by a program's name, and only your own are
-looked at. While the agent of a run lives, the run is under way and nothing of it is left over: end it with Ctrl-C where
+looked at. RUN is the run id, or, where no other run has that name, the name of the run's directory.
+While the agent of a run lives, the run is under way and nothing of it is left over: end it with Ctrl-C where
 it was launched, or with --stop, which asks its launcher to do so.
 
 examples:
@@ -71,6 +72,8 @@ def main() -> int:
     hosts = options.hosts or [HERE]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = list(pool.map(lambda host: looked_at(host, options.run_dir), hosts))
+    found = [answer for answer in answers if isinstance(answer, Found)]
+    stopping, removing = (named and run_called(named, found) for named in (options.stop, options.remove))
     failed = False
     for answer in answers:
         if isinstance(answer, HostFailedError):
@@ -78,10 +81,10 @@ def main() -> int:
             failed = True
             continue
         show(answer)
-        if options.stop:
-            failed |= not stop(answer, options)
-        if options.remove:
-            failed |= not remove(answer, options)
+        if stopping:
+            failed |= not stop(answer, stopping, options)
+        if removing:
+            failed |= not remove(answer, removing, options)
     return EXIT_HOST if failed else EXIT_DONE
 
 
@@ -190,32 +193,43 @@ def show_run(run: str, members: Sequence[dict[str, Any]]) -> None:
 
 
 # ---- acting
-def stop(found: Found, options: argparse.Namespace) -> bool:
+def run_called(named: str, found: Sequence[Found]) -> str:
+    """The id of the run that is meant: its digits may be left out where no other run has that name."""
+    ids = {each["run"] for host in found for each in host.processes}
+    ids |= {each["name"] for host in found for each in host.directories}
+    meant = [named] if named in ids else sorted(each for each in ids if each.rpartition("-")[0] == named)
+    if len(meant) > 1:
+        complain(f"several runs are called {named}; name one of them with its digits: {', '.join(meant)}")
+        sys.exit(EXIT_USAGE)
+    return meant[0] if meant else named
+
+
+def stop(found: Found, run: str, options: argparse.Namespace) -> bool:
     """End a run's processes on a host; whether none is left."""
-    members = [each for each in found.processes if each["run"] == options.stop]
+    members = [each for each in found.processes if each["run"] == run]
     if not members:
-        tell(f"{found.host}: no process of run {options.stop}")
+        tell(f"{found.host}: no process of run {run}")
         return True
     note = "; its agent lives, so the launcher ends the run on all hosts" if any(e["agent"] for e in members) else ""
     if not agreed(f"{found.host}: end {counted(len(members), 'process', 'processes')}{note}?", options):
         return False
-    return done(found.host, lambda: ended(found.host, options))
+    return done(found.host, lambda: ended(found.host, run, options))
 
 
-def ended(host: str, options: argparse.Namespace) -> str:
+def ended(host: str, run: str, options: argparse.Namespace) -> str:
     """End them; what went wrong."""
-    left = asked(host, {"do": "stop", "run": options.stop, "grace": options.grace, "run_dir": options.run_dir})["left"]
+    left = asked(host, {"do": "stop", "run": run, "grace": options.grace, "run_dir": options.run_dir})["left"]
     if left:
         return f"these processes could not be ended: {', '.join(map(str, left))}"
     tell(f"{host}: ended")
     return ""
 
 
-def remove(found: Found, options: argparse.Namespace) -> bool:
+def remove(found: Found, run: str, options: argparse.Namespace) -> bool:
     """Delete a run's directories on a host; whether that went well."""
-    matching = [each for each in found.directories if options.remove in (each["name"], each["name"].rpartition("-")[0])]
+    matching = [each for each in found.directories if each["name"] == run]
     if not matching:
-        tell(f"{found.host}: no directory of run {options.remove} in {found.run_dir}")
+        tell(f"{found.host}: no directory of run {run} in {found.run_dir}")
     removed = [remove_directory(found.host, each, options) for each in matching]
     return all(removed)
 

@@ -30,17 +30,17 @@ UNTOLD = HostFacts()
 
 
 class Names(NamedTuple):
-    """What directories on hosts behind ssh are called. Nobody can know it before, and make them first."""
+    """What is called by random digits: nobody can know it before, and make such a directory first."""
 
-    run: str
-    """The run's, the same whenever it goes on."""
+    run_id: str
+    """The run, the same whenever it goes on, and its directory on hosts behind ssh."""
     support: str
     """What we bring along, in the run's directory: new with each launch, so that nobody has put anything else there."""
 
     @classmethod
-    def of(cls, run_id: str, known: str = "", digits: Callable[[], str] = lambda: os.urandom(8).hex()) -> Names:
-        """Of a launch. `known`: the run's, if it has one already."""
-        return cls(known or f"{run_id}-{digits()}", f"support-{digits()}")
+    def of(cls, run: str, known: str = "", digits: Callable[[], str] = lambda: os.urandom(8).hex()) -> Names:
+        """Of a launch. `run`: the name of its directory here; `known`: its run id, if it has one already."""
+        return cls(known or f"{run}-{digits()}", f"support-{digits()}")
 
 
 def host_contexts(
@@ -102,7 +102,7 @@ def _remote_context(host: Host, names: Names, facts: HostFacts, fix_keras: bool,
 
 def remote_run_dir(host: Host, names: Names) -> str:
     """A run's directory on a host behind ssh."""
-    return f"{(host.run_dir or DEFAULT_RUN_DIR).rstrip('/')}/{names.run}"
+    return f"{(host.run_dir or DEFAULT_RUN_DIR).rstrip('/')}/{names.run_id}"
 
 
 def expanded(path: str, home: str) -> str:

@@ -32,7 +32,7 @@ class RunRecord:
         request: Request,
         started: datetime,
         complain: Callable[[str], None],
-        remote_name: str,
+        run_id: str,
     ) -> None:
         """Nothing is written yet.
 
@@ -42,14 +42,14 @@ class RunRecord:
             request: what the command line asked for.
             started: when it began, or went on.
             complain: shows the user what cannot be written.
-            remote_name: what the run's directory is called on hosts behind ssh.
+            run_id: as its workers have it.
         """
         self._directory = directory
         self._cluster = cluster
         self._request = request
         self._started = started
         self._complain = complain
-        self._remote_name = remote_name
+        self._run_id = run_id
 
     def begin(self, plan: AttemptPlan, hosts: Sequence[RunHost]) -> None:
         """The first attempt is under way."""
@@ -76,7 +76,7 @@ class RunRecord:
 
     def _write_state(self, state: str, hosts: Sequence[RunHost], result: RunResult | None = None) -> None:
         record = RunState(
-            run_id=self._directory.path.name,
+            run_id=self._run_id,
             command=tuple(redacted_words(self._cluster.command)),
             state=state,
             started=self._started.isoformat(timespec="seconds"),
@@ -88,7 +88,6 @@ class RunRecord:
             collect=self._cluster.collect,
             request=self._request.as_record(),
             inode=self._directory.inode,
-            remote_name=self._remote_name,
         )
         self._directory.write_state(record)
 

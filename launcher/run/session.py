@@ -77,7 +77,7 @@ class Session:
             earlier.directory if earlier else RunDirectory.create(request.run_dir, cluster.name, self._started)
         )
         self._hold = None if earlier else Hold(self._directory.path, LAUNCH)
-        self._names = Names.of(self._directory.name, earlier.remote_name if earlier else "")
+        self._names = Names.of(self._directory.name, earlier.run_id if earlier else "")
         self._first_attempt = self._directory.next_attempt()
         self._hosts_of = {task: host.name for host in cluster.hosts for task in host.tasks}
         self._console = Console(
@@ -192,7 +192,7 @@ class Session:
         contexts = host_contexts(
             self._cluster, self._directory.path, self._names, self._hosts.facts, fix_keras=fix_keras
         )
-        plan = plan_attempt(self._cluster, spec, contexts, self._directory.path.name, attempt)
+        plan = plan_attempt(self._cluster, spec, contexts, self._names.run_id, attempt)
         self._logs = {each.task: self._directory.log(attempt, each.task) for each in plan.tasks}
         if attempt == self._first_attempt:
             for line in thread_warnings(self._cluster, spec, contexts):
@@ -355,7 +355,9 @@ class Session:
 
     @functools.cached_property
     def _record(self) -> RunRecord:
-        return RunRecord(self._directory, self._cluster, self._request, self._started, self._complain, self._names.run)
+        return RunRecord(
+            self._directory, self._cluster, self._request, self._started, self._complain, self._names.run_id
+        )
 
     def _finish(self) -> None:
         """Bring what is left, write down how the run ended, then tell it, after all that the workers wrote."""

@@ -55,6 +55,8 @@ class RunState:
     """What `run.json` holds."""
 
     run_id: str
+    """The run's name and 16 random digits, as no other run has them: what its workers have as LAUNCH_RUN_ID, and what
+    its directory on hosts behind ssh is called."""
     command: tuple[str, ...]
     state: str
     """`running`, `done`, `failed` or `stopped`. `running` is also what a launcher leaves that was killed."""
@@ -74,8 +76,6 @@ class RunState:
     """What the command line asked for (`launcher.run.request.Request`), secrets redacted."""
     inode: int = 0
     """Of the run's directory: a copy of it has another one."""
-    remote_name: str = ""
-    """What the run's directory is called on hosts behind ssh."""
 
     @property
     def loss(self) -> str:
@@ -86,7 +86,7 @@ class RunState:
         how = "done" if self.result.get("exit_code") == 0 else f"with exit code {self.result.get('exit_code')}"
         return f"{why}. Its workers had ended before ({how}), and their files were being brought"
 
-    def known_remote_name(self) -> str:
-        """The same, also of a run that was begun before it was written down; empty: such a run had no such hosts."""
+    def lasting_id(self) -> str:
+        """The run id, also of a run that an earlier version began: it wrote down no digits but those on hosts."""
         others = (host.run_dir.rpartition("/")[2] for host in self.hosts if host.name != LOCALHOST)
-        return self.remote_name or next(others, "")
+        return next(others, self.run_id)

@@ -19,8 +19,8 @@ from typing import Any
 
 ANSWER = "\0tf-launch answer "
 """Stands before the answer; what a login shell printed comes before it."""
-RUN_DIRECTORY = re.compile(r"(\d{8}-\d{6}-.+)-[0-9a-f]{8}(?:[0-9a-f]{8})?")
-"""A run's directory on a host behind ssh: the run id, and digits (8 in older versions)."""
+RUN_DIRECTORY = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{8}(?:[0-9a-f]{8})?")
+"""A run's directory on a host behind ssh is called by the run id, which ends with 16 digits (8 in older versions)."""
 AGENT = "launch-agent"
 STOP_REQUEST = signal.SIGUSR1
 """What an agent takes for this request (`launcher/on_host/agent/loop.py`)."""
@@ -162,10 +162,9 @@ def directories(top: str, running: list[dict[str, Any]]) -> Iterator[dict[str, A
         return
     used = [path for pid in pids() for path in places_of(pid)]
     for entry in entries:
-        found = RUN_DIRECTORY.fullmatch(entry.name)
-        if found and entry.is_dir(follow_symlinks=False):
+        if RUN_DIRECTORY.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
             path = os.path.realpath(entry.path)
-            live = any(each["run"] == found[1] for each in running) or any(
+            live = any(each["run"] == entry.name for each in running) or any(
                 place == path or place.startswith(f"{path}/") for place in used
             )
             size, changed = measured(entry.path)

@@ -81,7 +81,8 @@ def test_the_contract_with_the_program_holds(launch: Start) -> None:
     found = started.report()["env"]
 
     assert found["TF_GRPC_REUSE_PORT"] == "true"
-    assert found["LAUNCH_RUN_ID"] == started.run_directory.name
+    assert found["LAUNCH_RUN_ID"] == started.run_state["run_id"]
+    assert re.fullmatch(rf"{started.run_directory.name}-[0-9a-f]{{16}}", found["LAUNCH_RUN_ID"])
     assert found["LAUNCH_ATTEMPT"] == "0"
     assert Path(found["LAUNCH_OUTPUT_DIR"]) == started.run_directory / "chief"
     assert Path(found["LAUNCH_PROGRESS"]).parent == started.run_directory / "attempt-0"

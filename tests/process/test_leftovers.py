@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,8 +38,8 @@ def left(environment: dict[str, str]) -> Iterator[Callable[..., str]]:
     """Leave a process of a run without an agent; return the run."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(program: str = STUBBORN) -> str:
-        run = f"20261121-101529-{uuid.uuid4().hex}"
+    def start(program: str = STUBBORN, name: str = "local") -> str:
+        run = f"20261121-101529-{name}-{uuid.uuid4().hex[:16]}"
         process = subprocess.Popen(
             [sys.executable, "-c", program],
             env={**environment, "LAUNCH_RUN_ID": run},
@@ -59,7 +60,7 @@ def left(environment: dict[str, str]) -> Iterator[Callable[..., str]]:
 
 def directory(home: Path, run: str) -> Path:
     """A run's directory, as a host behind ssh has it."""
-    path = home / ".tf-launch/runs" / f"{run}-0123abcd"
+    path = home / ".tf-launch/runs" / run
     (path / "output").mkdir(parents=True)
     (path / "output/model").write_bytes(bytes(1500))
     return path
@@ -94,14 +95,12 @@ def test_processes_without_an_agent_are_left_over(leftovers: Leftovers, left: Ca
     assert "signal.SIGTERM" in process
 
 
-def test_a_run_under_way_is_told_as_such(
-    leftovers: Leftovers, launch: Callable[..., Launch], cluster: Callable[..., tuple[str, str]]
-) -> None:
-    # A name of its own: runs that begin elsewhere within the same second may have the same one otherwise.
-    started = launch(*cluster(name=uuid.uuid4().hex), "--", "sleep", "600")
+def test_a_run_under_way_is_told_as_such(leftovers: Leftovers, launch: Callable[..., Launch]) -> None:
+    started = launch("--workers", "2", "--", "sleep", "600")
     started.worker("worker-1")
+    await_true(lambda: (started.run_directory / "run.json").exists(), "its run.json")
 
-    assert lines_of(started.run_directory.name, leftovers().stdout)[0] == (
+    assert lines_of(started.run_state["run_id"], leftovers().stdout)[0] == (
         "2 processes, its agent lives: it is under way"
     )
     started.signal(signal.SIGINT)
@@ -140,11 +139,39 @@ def test_a_run_under_way_is_stopped_by_its_launcher_and_is_no_success(
     assert started.run_state["state"] == "stopped"
 
 
+def test_of_two_runs_of_one_name_only_the_one_that_is_meant_is_stopped(
+    leftovers: Leftovers, launch: Callable[..., Launch], tmp_path: Path
+) -> None:
+    """As two have it that begin within the same second in different directories."""
+    first = launch("--workers", "1", "--", "sh", "-c", '[ "$LAUNCH_ATTEMPT" != 0 ] || exit 1; echo goes on; sleep 600')
+    assert first.wait() == 1
+    copy = shutil.copytree(first.run_directory, tmp_path / "elsewhere" / first.run_directory.name)
+    resumed = [launch("--resume", each) for each in (first.run_directory, copy)]
+    for run in (first.run_directory, copy):
+        log = run / "attempt-1" / "worker-0.log"
+        await_true(lambda log=log: log.exists() and log.read_text() == "goes on\n", f"the worker of {run}")  # type: ignore[misc]
+    own, other = (json.loads((each / "run.json").read_text())["run_id"] for each in (first.run_directory, copy))
+
+    refused = leftovers("--stop", first.run_directory.name, "--yes")
+    stopped = leftovers("--stop", own, "--yes", "--grace", "100")
+
+    assert refused.returncode == 2
+    both = ", ".join(sorted((own, other)))
+    assert f"several runs are called {first.run_directory.name}; name one of them with its digits: {both}\n" in (
+        refused.stderr
+    )
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert resumed[0].wait() == 128 + signal.SIGTERM
+    assert len(members(other)) == 2
+    resumed[1].signal(signal.SIGINT)
+    assert resumed[1].wait() == 130
+
+
 def test_nothing_is_ended_or_removed_without_a_yes(
     leftovers: Leftovers, left: Callable[..., str], tmp_path: Path
 ) -> None:
     run = left()
-    path = directory(tmp_path, "20261121-101529-other")
+    path = directory(tmp_path, "20261121-101529-other-0123456789abcdef")
 
     asked = leftovers("--stop", run, "--remove", "20261121-101529-other")
 
@@ -156,7 +183,7 @@ def test_nothing_is_ended_or_removed_without_a_yes(
 
 
 def test_remove_deletes_the_directories_of_one_run(leftovers: Leftovers, tmp_path: Path) -> None:
-    path, other = (directory(tmp_path, f"20261121-10152{n}-digits") for n in range(2))
+    path, other = (directory(tmp_path, f"20261121-10152{n}-digits-0123abcd") for n in range(2))
     (path / "link").symlink_to(other)
     (path.parent / "20261121-101520-digits-notours").mkdir()
 
@@ -171,7 +198,7 @@ def test_remove_deletes_the_directories_of_one_run(leftovers: Leftovers, tmp_pat
 def test_the_directory_of_a_run_under_way_is_not_removed(
     leftovers: Leftovers, left: Callable[..., str], tmp_path: Path, how: str
 ) -> None:
-    run = left() if how == "its processes" else "20261121-101529-digits"
+    run = left() if how == "its processes" else "20261121-101529-digits-0123abcd"
     path = directory(tmp_path, run)
     with (path / "output/model").open() if how == "an open file" else (path.parent / "x").open("w"):
         removed = leftovers("--remove", run, "--yes")
@@ -182,7 +209,7 @@ def test_the_directory_of_a_run_under_way_is_not_removed(
 
 
 def test_sizes_and_names_are_shown(leftovers: Leftovers, tmp_path: Path) -> None:
-    path = directory(tmp_path, "20261121-101529-digits")
+    path = directory(tmp_path, "20261121-101529-digits-0123abcd")
 
     assert f"  {path}  1.5 kB, last changed " in leftovers().stdout
 

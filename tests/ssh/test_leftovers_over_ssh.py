@@ -47,7 +47,7 @@ def test_a_run_that_has_ended_leaves_its_directory_which_can_be_removed(
 def test_a_run_under_way_is_left_alone(launch: Start, cluster: Cluster, hosts: Hosts, leftovers: Leftovers) -> None:
     started = launch(*cluster(hosts[0]), "--", "sh", "-c", "echo began; exec sleep 600")
     started.await_log(b"began", "worker-0")
-    run = started.run_directory.name
+    run = started.run_state["run_id"]
 
     assert f"  run {run}: 1 process, its agent lives: it is under way\n" in leftovers("host1").stdout
     removed = leftovers("host1", "--remove", run, "--yes")

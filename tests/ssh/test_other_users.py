@@ -24,7 +24,7 @@ def at(host: str | Host, place: str = RUNS) -> dict[str, object]:
 
 def remote_run(run: Launch, place: str = RUNS) -> PurePosixPath:
     """The run's directory on its hosts."""
-    return PurePosixPath(place) / run.run_state["remote_name"]
+    return PurePosixPath(place) / run.run_state["run_id"]
 
 
 def test_a_run_directory_in_a_shared_place_is_private_and_its_name_not_known_before(

@@ -20,7 +20,7 @@ ARRAY = [" [[0.1 0.2]", *["  [0.5 nan 1.2e-05]"] * 999, "  [0.1 inf]]"]
 def test_whatever_launch_brings_into_a_worker_is_not_the_users() -> None:
     here = [*BOOTSTRAP.glob("*.py"), *KERAS_FIX.glob("*.py")]
     names = Names.of("20261122-101500-two_hosts")
-    there = f"/home/me/.tf-launch/runs/{names.run}"
+    there = f"/home/me/.tf-launch/runs/{names.run_id}"
 
     assert [path for path in map(str, here) if is_own(path)] == []
     assert [name for name in support_files(names, fix_keras=True, training=False) if is_own(f"{there}/{name}")] == []

@@ -13,19 +13,19 @@ PATIENCE = 5.0
 LOOK = 0.02
 
 
-def await_their_end(run_id: str, output_dir: Path) -> None:
+def await_their_end(run: str, output_dir: Path) -> None:
     """Return once no process of this machine works for the run.
 
     Raises:
         LaunchError: some go on.
     """
     until = time.monotonic() + PATIENCE
-    marks = {f"LAUNCH_RUN_ID={run_id}".encode(), b"LAUNCH_OUTPUT_DIR=" + os.fsencode(output_dir)}
-    while left := [pid for pid in _others() if marks <= _environment(pid)]:
+    mark = b"LAUNCH_OUTPUT_DIR=" + os.fsencode(output_dir)
+    while left := [pid for pid in _others() if mark in _environment(pid)]:
         if time.monotonic() >= until:
             pids = " ".join(map(str, left))
             raise LaunchError(
-                f"run {run_id}: processes of its last attempt still run and would write to its files: end them first "
+                f"run {run}: processes of its last attempt still run and would write to its files: end them first "
                 f"(kill -9 {pids})"
             )
         time.sleep(LOOK)

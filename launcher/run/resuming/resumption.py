@@ -43,13 +43,10 @@ class Resumption(NamedTuple):
     """The cluster file is the one that the run names, not one of the command line."""
 
     @property
-    def remote_name(self) -> str:
-        """What the run's directory is called on hosts behind ssh; empty: nothing yet.
-
-        A copy gets a directory of its own there: the run that it was made of may go on as well.
-        """
+    def run_id(self) -> str:
+        """The earlier one; empty: a copy gets one of its own, for the run that it was made of may go on as well."""
         is_copy = self.state.inode not in (0, self.directory.inode)
-        return "" if is_copy else self.state.known_remote_name()
+        return "" if is_copy else self.state.lasting_id()
 
     def told(self, cluster: Cluster) -> Iterator[str]:
         """The notes, and other hosts than it had."""
