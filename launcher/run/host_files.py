@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from launcher.caller.called_as import launch_command
-from launcher.cluster.cluster import Cluster
 from launcher.errors import EXIT_HOST
 from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts, StopRequestedError
 from launcher.hosts.one_host import Inbox
+from launcher.run.run import Run
 from launcher.run_directory.chief_files import newest_step
-from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
 from launcher.run_directory.whole_files import relative
 
@@ -41,12 +40,10 @@ class Attend(Protocol):
 class HostFiles:
     """One run's. All methods are called by the thread that attends to the hosts."""
 
-    def __init__(
-        self, directory: RunDirectory, cluster: Cluster, hosts: Hosts, inbox: Inbox, say: Say, attend: Attend
-    ) -> None:
+    def __init__(self, run: Run, hosts: Hosts, inbox: Inbox, say: Say, attend: Attend) -> None:
         """Nothing is asked yet."""
-        self._directory = directory
-        self._cluster = cluster
+        self._directory = run.directory
+        self._cluster = run.cluster
         self._hosts = hosts
         self._inbox = inbox
         self._say = say
@@ -55,9 +52,9 @@ class HostFiles:
         self._intact = True
         """The chief's host was there all the time since workers last started from the same checkpoint."""
 
-    def take(self, event: events.FileNews | events.HostLost) -> None:
+    def take(self, event: events.Event) -> None:
         """See what an agent tells of files, or that it has gone."""
-        if self._gathering is not None:
+        if self._gathering is not None and isinstance(event, events.FileNews | events.HostLost):
             self._gathering.take(event)
 
     def begin(self, run_hosts: Sequence[RunHost]) -> Gathering | None:

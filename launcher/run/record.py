@@ -9,14 +9,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from launcher import __version__
-from launcher.cluster.cluster import Cluster
 from launcher.cluster.plan import AttemptPlan
 from launcher.cluster.redaction.commands import redacted_words
 from launcher.cluster.redaction.yaml_copy import redacted_yaml
 from launcher.errors import LaunchError
-from launcher.run.request import Request
 from launcher.run.result import RunResult
-from launcher.run_directory.directory import RunDirectory
+from launcher.run.run import Run
 from launcher.run_directory.launcher_process import Launcher
 from launcher.run_directory.state import RunHost, RunState
 from launcher.run_directory.whole_files import relative
@@ -25,44 +23,20 @@ from launcher.run_directory.whole_files import relative
 class RunRecord:
     """The plans, the cluster file and `run.json`. One that cannot be written is told of, and no reason to end a run."""
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        cluster: Cluster,
-        request: Request,
-        started: datetime,
-        complain: Callable[[str], None],
-        run_id: str,
-    ) -> None:
-        """Nothing is written yet.
-
-        Args:
-            directory: of the run.
-            cluster: what it runs on.
-            request: what the command line asked for.
-            started: when it began, or went on.
-            complain: shows the user what cannot be written.
-            run_id: as its workers have it.
-        """
-        self._directory = directory
-        self._cluster = cluster
-        self._request = request
-        self._started = started
+    def __init__(self, run: Run, complain: Callable[[str], None]) -> None:
+        """Nothing is written yet. `complain` shows the user what cannot be written."""
+        self._run = run
         self._complain = complain
-        self._run_id = run_id
 
-    def begin(self, plan: AttemptPlan, hosts: Sequence[RunHost]) -> None:
-        """The first attempt is under way."""
+    def begin(self, plan: AttemptPlan, hosts: Sequence[RunHost], *, is_first: bool) -> None:
+        """An attempt is under way, the first one of this launch or a further one."""
         with self._complaining():
-            self._directory.write_plan(plan.attempt, plan.as_record())
-            if self._cluster.text:
-                self._directory.write_cluster_file(redacted_yaml(self._cluster.text))
+            self._run.directory.write_plan(plan.attempt, plan.as_record())
+            if not is_first:
+                return
+            if self._run.cluster.text:
+                self._run.directory.write_cluster_file(redacted_yaml(self._run.cluster.text))
             self._write_state("running", hosts)
-
-    def begin_again(self, plan: AttemptPlan) -> None:
-        """A further attempt is under way."""
-        with self._complaining():
-            self._directory.write_plan(plan.attempt, plan.as_record())
 
     def bring(self, result: RunResult, hosts: Sequence[RunHost]) -> None:
         """All workers have ended, like this; their files are brought, and that may take long."""
@@ -76,20 +50,20 @@ class RunRecord:
 
     def _write_state(self, state: str, hosts: Sequence[RunHost], result: RunResult | None = None) -> None:
         record = RunState(
-            run_id=self._run_id,
-            command=tuple(redacted_words(self._cluster.command)),
+            run_id=self._run.names.run_id,
+            command=tuple(redacted_words(self._run.cluster.command)),
             state=state,
-            started=self._started.isoformat(timespec="seconds"),
+            started=self._run.started.isoformat(timespec="seconds"),
             launcher=Launcher.this_process(),
             versions={"tf-launch": __version__, "python": platform.python_version()},
             ended=None if state == "running" else datetime.now().astimezone().isoformat(timespec="seconds"),
             result=None if result is None else result.as_record(),
             hosts=tuple(replace(host, ssh_options=tuple(redacted_words(host.ssh_options))) for host in hosts),
-            collect=self._cluster.collect,
-            request=self._request.as_record(),
-            inode=self._directory.inode,
+            collect=self._run.cluster.collect,
+            request=self._run.request.as_record(),
+            inode=self._run.directory.inode,
         )
-        self._directory.write_state(record)
+        self._run.directory.write_state(record)
 
     @contextlib.contextmanager
     def _complaining(self) -> Iterator[None]:
