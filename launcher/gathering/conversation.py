@@ -13,14 +13,14 @@ from queue import Empty, SimpleQueue
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.remote_files import NO_TIME, Listing, RefusedError, RemoteFile, is_time, readable
 from launcher.hosts.events import FileNews
-from launcher.on_host.agent.files import MOST_WINDOW
+from launcher.on_host.agent import window
 from launcher.wording import exact_size
 
 AHEAD = 64
 """Files asked for before the first of them has come, so that a distant host is not idle between small ones."""
 
-MOST_UNHEARD, MOST_WORDS_UNHEARD = 2 * MOST_WINDOW, 20_000
-"""Bytes, and answers, that wait here for a slow disk. No agent of ours has more than MOST_WINDOW bytes on its way."""
+MOST_UNHEARD, MOST_WORDS_UNHEARD = 2 * window.MOST, 20_000
+"""Bytes, and answers, that wait here for a slow disk. No agent of ours has more than window.MOST bytes on its way."""
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What comes of answers that no agent of ours gives."""
 

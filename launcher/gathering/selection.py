@@ -40,10 +40,10 @@ _GROWING = re.compile(r"(?s)(?:.*/)?events\.out\.tfevents\.[^/]*")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Files that are put in place together, once all of them are here."""
+    """Files that are of use together only. They are put in place in this order, once all of them have come."""
 
     name: str
-    """What a person calls it: the prefix of a checkpoint, else the path."""
+    """What a person calls it: the prefix of a checkpoint, a directory, else the path."""
     files: tuple[RemoteFile, ...]
     is_checkpoint: bool = False
 
@@ -58,6 +58,11 @@ class Batch:
     def size(self) -> int:
         """Bytes."""
         return sum(file.size for file in self.files)
+
+    @property
+    def mtime_ns(self) -> int:
+        """When it was written."""
+        return max(file.mtime_ns for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)

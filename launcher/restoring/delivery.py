@@ -14,11 +14,11 @@ from launcher.errors import HostError
 from launcher.gathering.conversation import Conversation
 from launcher.gathering.remote_files import readable
 from launcher.hosts.events import FileNews
+from launcher.on_host.agent.window import CAREFUL, SendWindow
 from launcher.restoring.parcels import Parcel
 from launcher.run_directory.directory import file_name
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import shown
-from launcher.sync.window import Window
 from launcher.wording import exact_size
 
 PIECE = 1 << 17
@@ -43,7 +43,7 @@ class Delivery:
         self._conversation = conversation
         self._send = send
         self._number = conversation.new_number()
-        self._window = Window()
+        self._window = SendWindow(CAREFUL)
 
     def bring(self, parcels: Sequence[Parcel], moved: Callable[[int], None]) -> None:
         """Send all of them, and have them put in place in this order. `moved` is told of the bytes that have gone.
@@ -76,14 +76,14 @@ class Delivery:
                 while not self._window.is_open:
                     self._await_taken()
                 self._tell("take", piece, file=number, path=parcel.file.path)
-                self._window.send(len(piece) + FRAME_COST, time.monotonic())
+                self._window.sent(len(piece) + FRAME_COST, time.monotonic())
                 digest.update(piece)
                 moved(len(piece))
         return digest.hexdigest()
 
     def _await_taken(self) -> None:
         self._answer("taken")
-        self._window.answered(time.monotonic())
+        self._window.oldest_arrived(time.monotonic())
 
     def _tell(self, step: str, body: bytes = b"", **fields: Any) -> None:
         self._send(step, body, number=self._number, **fields)

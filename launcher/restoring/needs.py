@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from launcher.gathering.checkpoints import checkpoints_among, prefix_of
 from launcher.gathering.remote_files import RemoteFile
-from launcher.gathering.selection import grows, is_cache, is_temporary
+from launcher.gathering.selection import Batch, grows, is_cache, is_temporary
 
 LARGEST_OTHER = 16 << 20
 """Bytes of a file that is no checkpoint that anybody knows, at most: what a program notes for itself is small."""
@@ -35,51 +35,25 @@ class Place(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """Files that are of use together only."""
-
-    name: str
-    """What a person calls it: the prefix of a checkpoint, a directory, else the path of the file."""
-    files: tuple[RemoteFile, ...]
-    """In the order in which they are put in place."""
-    is_checkpoint: bool = True
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return sum(file.size for file in self.files)
-
-    @property
-    def mtime_ns(self) -> int:
-        """When it was written."""
-        return max(file.mtime_ns for file in self.files)
-
-    @property
-    def series(self) -> str:
-        """The same for all that is replaced by the newest of them."""
-        return re.sub(r"\d+", "#", self.name)
-
-
-@dataclass(frozen=True, slots=True)
 class Needs:
     """What a restart needs of one output directory."""
 
-    checkpoints: tuple[Unit, ...]
+    checkpoints: tuple[Batch, ...]
     state_files: tuple[RemoteFile, ...]
     """TensorFlow's `checkpoint`: put in place after what it names."""
-    others: tuple[Unit, ...]
+    others: tuple[Batch, ...]
     """What else is there and may be a program's own note of how far it is."""
 
     @property
     def files(self) -> tuple[RemoteFile, ...]:
         """All of them."""
-        units = (file for unit in (*self.others, *self.checkpoints) for file in unit.files)
-        return (*units, *self.state_files)
+        batches = (file for batch in (*self.others, *self.checkpoints) for file in batch.files)
+        return (*batches, *self.state_files)
 
     @property
-    def tensorflow(self) -> tuple[Unit, ...]:
+    def tensorflow(self) -> tuple[Batch, ...]:
         """Those of the checkpoints that a file called `checkpoint` may name."""
-        return tuple(unit for unit in self.checkpoints if prefix_of(unit.files[0].path) == unit.name)
+        return tuple(batch for batch in self.checkpoints if prefix_of(batch.files[0].path) == batch.name)
 
     @property
     def age(self) -> tuple[int, int]:
@@ -99,7 +73,7 @@ def needs_of(files: Iterable[RemoteFile], named: Iterable[str] = ()) -> Needs:
     directories = [*_taken(_whole_directories(left), left)]
     checkpoints = [*_taken(_tensorflow(left), left)]
     weights = [*_taken(_keras(left), left)]
-    wanted = [unit for unit in checkpoints if unit.name in named]
+    wanted = [batch for batch in checkpoints if batch.name in named]
     newest = _newest_of_each_series([*directories, *checkpoints, *weights])
     loose = {file for file in left.values() if prefix_of(file.path) is None and file not in state_files}
     return Needs(tuple(dict.fromkeys([*wanted, *newest])), state_files, tuple(_small(loose)))
@@ -115,63 +89,70 @@ def newer(chief: Needs, here: Needs, *, intact: bool) -> Place:
     return Place.CHIEF if chief.age >= here.age else Place.HERE
 
 
+def series(name: str) -> str:
+    """The same for all that is replaced by the newest of them."""
+    return re.sub(r"\d+", "#", name)
+
+
 def lacking(needs: Sequence[RemoteFile], there: Mapping[str, RemoteFile]) -> list[RemoteFile]:
     """Those of the files that a host does not have, by path, size and time of modification."""
     return [file for file in needs if there.get(file.path) != file]
 
 
-def _taken(units: Iterable[Unit], left: dict[str, RemoteFile]) -> Iterator[Unit]:
-    """These units; what belongs to them is not looked at again."""
-    for unit in list(units):
-        for file in unit.files:
+def _taken(batches: Iterable[Batch], left: dict[str, RemoteFile]) -> Iterator[Batch]:
+    """These batches; what belongs to them is not looked at again."""
+    for batch in list(batches):
+        for file in batch.files:
             left.pop(file.path, None)
-        yield unit
+        yield batch
 
 
-def _whole_directories(files: Mapping[str, RemoteFile]) -> Iterator[Unit]:
+def _whole_directories(files: Mapping[str, RemoteFile]) -> Iterator[Batch]:
     marked = sorted({file.directory for file in files.values() if file.name in _DIRECTORY_MARKS and file.directory})
     outermost = [each for each in marked if not any(each.startswith(f"{other}/") for other in marked)]
     for directory in outermost:
         inside = [file for file in files.values() if file.path.startswith(f"{directory}/")]
-        yield Unit(directory, tuple(sorted(inside, key=lambda file: file.name in _DIRECTORY_MARKS)))
+        yield Batch(
+            directory, tuple(sorted(inside, key=lambda file: file.name in _DIRECTORY_MARKS)), is_checkpoint=True
+        )
 
 
-def _tensorflow(files: Mapping[str, RemoteFile]) -> Iterator[Unit]:
+def _tensorflow(files: Mapping[str, RemoteFile]) -> Iterator[Batch]:
     """The complete ones. An index that is older than its data is half of a save that was cut short."""
     for each in checkpoints_among(files.values()).values():
         if each.complete and each.consistent:
-            yield Unit(each.prefix, each.files)
+            yield Batch(each.prefix, each.files, is_checkpoint=True)
 
 
-def _keras(files: Mapping[str, RemoteFile]) -> Iterator[Unit]:
+def _keras(files: Mapping[str, RemoteFile]) -> Iterator[Batch]:
     sharded = {found[1]: path for path in files if (found := _SHARDED_WEIGHTS.fullmatch(path))}
     shards: dict[str, list[RemoteFile]] = {prefix: [] for prefix in sharded}
     for path, file in files.items():
         if (found := _SHARD_OF_WEIGHTS.fullmatch(path)) and found[1] in shards:
             shards[found[1]].append(file)
         elif _WEIGHTS.fullmatch(path):
-            yield Unit(path, (file,))
+            yield Batch(path, (file,), is_checkpoint=True)
     for prefix, each in shards.items():
-        yield Unit(sharded[prefix], (*each, files[sharded[prefix]]))
+        yield Batch(sharded[prefix], (*each, files[sharded[prefix]]), is_checkpoint=True)
 
 
-def _newest_of_each_series(units: Iterable[Unit]) -> list[Unit]:
-    newest: dict[str, Unit] = {}
-    for unit in units:
-        known = newest.setdefault(unit.series, unit)
-        if (unit.mtime_ns, unit.name) > (known.mtime_ns, known.name):
-            newest[unit.series] = unit
+def _newest_of_each_series(batches: Iterable[Batch]) -> list[Batch]:
+    newest: dict[str, Batch] = {}
+    for batch in batches:
+        known = newest.setdefault(series(batch.name), batch)
+        if (batch.mtime_ns, batch.name) > (known.mtime_ns, known.name):
+            newest[series(batch.name)] = batch
     return list(newest.values())
 
 
-def _small(files: Iterable[RemoteFile]) -> Iterator[Unit]:
+def _small(files: Iterable[RemoteFile]) -> Iterator[Batch]:
     left = MOST_OTHERS
     fitting = [file for file in files if file.size <= LARGEST_OTHER and not grows(file.path)]
     for file in sorted(fitting, key=lambda file: (-file.mtime_ns, file.path))[:MOST_OTHER_FILES]:
         if file.size <= left:
             left -= file.size
-            yield Unit(file.path, (file,), is_checkpoint=False)
+            yield Batch(file.path, (file,))
 
 
-def _newest(units: Iterable[Unit]) -> int:
-    return max((unit.mtime_ns for unit in units), default=-1)
+def _newest(batches: Iterable[Batch]) -> int:
+    return max((batch.mtime_ns for batch in batches), default=-1)

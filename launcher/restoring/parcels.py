@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.selection import Batch
 from launcher.gathering.state_file import STATE_FILE, naming, newest_named, portable
-from launcher.restoring.needs import Needs, Unit
+from launcher.restoring.needs import Needs, series
 from launcher.run_directory.whole_files import shown
 from launcher.wording import counted, exact_size
 
@@ -21,7 +21,7 @@ class Parcel:
     file: RemoteFile
     content: Path | bytes
     """The file here that holds it, or what it is to hold."""
-    unit: str
+    batch: str
     """What it is a part of, as a person calls it."""
     is_checkpoint: bool
     """It has to be as the chief has it; else the host's own wins."""
@@ -36,9 +36,9 @@ def parcels(directory: Path, needs: Needs, *, newest: bool) -> list[Parcel]:
         newest: have TensorFlow's `checkpoint` name the newest one that is here: what named it was lost with its host.
     """
     packed = [
-        Parcel(file, directory / file.path, unit.name, unit.is_checkpoint)
-        for unit in (*needs.others, *needs.checkpoints)
-        for file in unit.files
+        Parcel(file, directory / file.path, batch.name, batch.is_checkpoint)
+        for batch in (*needs.others, *needs.checkpoints)
+        for file in batch.files
     ]
     places = {file.directory: file for file in needs.state_files}
     named = dict.fromkeys([*places, *(_directories(needs) if newest else ())])
@@ -51,21 +51,24 @@ def _state_parcel(directory: Path, place: str, file: RemoteFile | None, needs: N
     path = f"{place}/{STATE_FILE}".lstrip("/")
     content = portable((directory / path).read_bytes(), str(directory / place)) if file else b""
     mtime_ns = file.mtime_ns if file else 0
-    if needs is not None and (unit := newest_in(place, needs, newest_named(content, place, "/"))):
-        content = naming(content, PurePosixPath(unit.name).name)
-        mtime_ns = max(mtime_ns, unit.mtime_ns)
+    if needs is not None and (batch := newest_in(place, needs, newest_named(content, place, "/"))):
+        content = naming(content, PurePosixPath(batch.name).name)
+        mtime_ns = max(mtime_ns, batch.mtime_ns)
     return Parcel(RemoteFile(path, len(content), mtime_ns), content, path, is_checkpoint=True)
 
 
-def newest_in(place: str, needs: Needs, named: str | None) -> Unit | None:
+def newest_in(place: str, needs: Needs, named: str | None) -> Batch | None:
     """The newest of TensorFlow's checkpoints in a directory, of the series that is named there, if one is."""
-    series = re.sub(r"\d+", "#", named) if named else None
-    fitting = [unit for unit in needs.tensorflow if unit.files[0].directory == place and series in (None, unit.series)]
-    return max(fitting, key=lambda unit: unit.mtime_ns, default=None)
+    fitting = [
+        batch
+        for batch in needs.tensorflow
+        if batch.files[0].directory == place and (not named or series(batch.name) == series(named))
+    ]
+    return max(fitting, key=lambda batch: batch.mtime_ns, default=None)
 
 
 def _directories(needs: Needs) -> Iterator[str]:
-    return (unit.files[0].directory for unit in needs.tensorflow)
+    return (batch.files[0].directory for batch in needs.tensorflow)
 
 
 def wanted_on(
@@ -90,7 +93,7 @@ def _is_wanted(found: RemoteFile | None, parcel: Parcel, is_ours: Callable[[str,
 def brought_line(host: str, parcels: Sequence[Parcel]) -> str:
     """What has come to a host."""
     size = exact_size(sum(each.file.size for each in parcels))
-    checkpoints = [each.unit for each in parcels if each.is_checkpoint and isinstance(each.content, Path)]
+    checkpoints = [each.batch for each in parcels if each.is_checkpoint and isinstance(each.content, Path)]
     names = list(dict.fromkeys(checkpoints))
     if not names:
         return f"{host}: brought {counted(len(parcels), 'file')} of the chief's ({size})"

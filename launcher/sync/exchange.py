@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeVar
 
 from launcher.errors import HostError
 from launcher.hosts.events import ProjectAnswer
+from launcher.on_host.agent.window import CAREFUL, SendWindow
 from launcher.sync.complaints import failed, in_the_way, left_there, no_room, not_received, waiting
 from launcher.sync.project import Project, ProjectFile
-from launcher.sync.window import Window
 from launcher.wording import amount
 
 PIECE = 1 << 17
@@ -57,7 +57,7 @@ class Exchange:
     busy: bool = field(default=True, init=False)
     """There is more to do at once: call `proceed`."""
     over: bool = field(default=False, init=False)
-    _window: Window = field(default_factory=Window, init=False)
+    _window: SendWindow = field(default_factory=lambda: SendWindow(CAREFUL), init=False)
     _sent: int = field(default=0, init=False)
     _report_at: float = field(default=0.0, init=False)
     _answers: deque[ProjectAnswer] = field(default_factory=deque, init=False)
@@ -158,7 +158,7 @@ class Exchange:
                 yield from self._answer("taken")
             piece = self.project.read(self.project.files[number], descriptor, min(PIECE, stamp.st_size - at))
             self.ask("take", piece, at=at, **fields)
-            self._window.send(len(piece) + FRAME_COST, time.monotonic())
+            self._window.sent(len(piece) + FRAME_COST, time.monotonic())
             self._sent += len(piece)
             self._report(total)
             at += len(piece) or 1
@@ -191,7 +191,7 @@ class Exchange:
             if answer.kind == "failed":
                 raise HostError(failed(self.host, self.top, **answer.fields))
             if answer.kind == "taken" and not self._window.is_empty:
-                self._window.answered(time.monotonic())
+                self._window.oldest_arrived(time.monotonic())
             if answer.kind == "waits":
                 self.say(waiting(self.host, answer.fields["path"]))
             if answer.kind in kinds:

@@ -1,4 +1,4 @@
-"""What an agent tells of files, and how much of them it lets be on its way."""
+"""What an agent tells of files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ import pytest
 
 from launcher.on_host.agent.files import (
     BATCH,
-    FIRST_WINDOW,
-    LEAST_WINDOW,
-    MOST_WINDOW,
-    PIECE,
     Files,
-    Window,
     open_below,
     walk,
 )
+from launcher.on_host.agent.window import FIRST, PIECE
 
 HOSTILE = ["new\nline", 'quote\'s "here"', "$HOME`id`", "umlaut-ü-雪", "-dash", " ", "a\\b", os.fsdecode(b"\xff\xfe")]
 
@@ -257,49 +253,15 @@ def test_what_nobody_waits_for_is_not_sent(tmp_path: Path, files: Files, told: T
 
 # ---- the window
 def test_no_more_than_the_window_is_on_its_way(tmp_path: Path, files: Files, told: Told) -> None:
-    write(tmp_path / "file", bytes(2 * FIRST_WINDOW))
+    write(tmp_path / "file", bytes(2 * FIRST))
     files.send(1, str(tmp_path), "file", 1 << 40, 0, "")
     served(files)
     before = len(told.data)
     files.arrived(PIECE)
     served(files)
 
-    assert before == FIRST_WINDOW
+    assert before == FIRST
     assert len(told.data) > before
-
-
-def filled(window: Window, now: float) -> int:
-    """Send what the window lets through at this moment; return how much that is."""
-    sent = 0
-    while window.is_open:
-        window.sent(window.piece, now)
-        sent += window.piece
-    return sent
-
-
-def in_flight(link: float, rate: float, rounds: int) -> int:
-    """What a window lets be under way in the end, on a link of so many seconds there and back, and bytes a second."""
-    window, now, size = Window(), 0.0, 0
-    for _ in range(rounds):
-        piece, size = window.piece, filled(window, now)
-        for arrived in range(piece, size + 1, piece):
-            window.arrived(piece, now + link + arrived / rate)
-        now += link + size / rate
-    return size
-
-
-def test_the_window_grows_on_a_long_fat_link() -> None:
-    assert in_flight(link=0.1, rate=1e9, rounds=40) == MOST_WINDOW
-
-
-def test_the_window_grows_although_the_link_itself_is_long() -> None:
-    assert in_flight(link=0.6, rate=1e9, rounds=40) == MOST_WINDOW
-
-
-@pytest.mark.parametrize("rate", [1e5, 1e6, 3e6])
-def test_nothing_waits_long_behind_files_on_a_slow_link(rate: float) -> None:
-    """Half a second at most, where that is more than the least."""
-    assert all(in_flight(0.02, rate, rounds) <= max(2 * LEAST_WINDOW, rate / 2) for rounds in range(10, 50))
 
 
 @pytest.mark.parametrize("content", [b"longer than it was", b"12345"])

@@ -1,4 +1,4 @@
-"""The small parts of sending a project: how much is on its way, what rsync is told, what the user is told."""
+"""The small parts of sending a project: what rsync is told, what the user is told."""
 
 from __future__ import annotations
 
@@ -15,46 +15,8 @@ from launcher.sync import rsync
 from launcher.sync.complaints import failed, no_room
 from launcher.sync.project import Project, ProjectFile
 from launcher.sync.rsync import Rsync, rsh, rsync_argv
-from launcher.sync.window import LARGEST, PROMPT, SMALLEST, Window
 
-PIECE = SMALLEST // 2
 PATIENCE = 30.0
-
-
-def test_a_window_closes_when_it_is_full_and_opens_with_an_answer() -> None:
-    window = Window()
-    window.send(PIECE, 0)
-    assert window.is_open
-    window.send(PIECE, 0)
-    assert not window.is_open
-    window.answered(0)
-    assert window.is_open
-    assert not window.is_empty
-    window.answered(0)
-    assert window.is_empty
-
-
-def test_a_window_grows_with_prompt_answers_up_to_a_limit() -> None:
-    window = Window()
-    for _ in range(1000):
-        window.send(PIECE, 0)
-        window.answered(PROMPT / 2)
-    assert window.size == LARGEST
-
-
-def test_a_window_shrinks_with_late_answers_down_to_a_limit() -> None:
-    window = Window()
-    for _ in range(4):
-        window.send(PIECE, 0)
-        window.answered(0)
-    grown = window.size
-    window.send(PIECE, 0)
-    window.answered(PROMPT * 2)
-    assert window.size < grown
-    for _ in range(10):
-        window.send(PIECE, 0)
-        window.answered(PROMPT * 2)
-    assert window.size == SMALLEST
 
 
 def test_a_failure_names_host_place_reason_and_remedy() -> None:

@@ -7,73 +7,20 @@ import os
 import stat
 import time
 
+from launcher.on_host.agent.window import PIECE, SendWindow
+
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable, Iterator
     from typing import Any
 
-PIECE = 1 << 18
-"""Bytes of a file read, hashed and sent at a time, at most: about a millisecond's work."""
 BATCH = 500
 """Files told of in one frame, and looked at before the agent looks after everything else again."""
 BATCH_CHARACTERS = 1 << 17
 """Of all names in one frame, above which it is sent; on the wire each may take up six bytes."""
 
-LEAST_WINDOW, FIRST_WINDOW, MOST_WINDOW = 1 << 16, 1 << 20, 1 << 24
-"""Bytes of files that may be on their way. 16 MiB keep a link of 1 Gbit/s full over 100 ms there and back."""
-PIECES = 4
-"""In a window, at least."""
-SOON, LATE = 0.1, 0.25
-"""Seconds that a piece may wait on its way: above the first the window stops to grow, above the second it shrinks.
-
-All else that the agent has to tell waits as long: a worker's end, a line of its log, the answer to a sign of life.
-"""
-
 EVERYTHING = "."
 """The name that stands for all that is below a directory."""
 BELOW = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
-
-
-class Window:
-    """How many bytes may be on their way to the launcher: many where they arrive soon, few where they queue."""
-
-    def __init__(self) -> None:
-        self._size = FIRST_WINDOW
-        self._sent = self._arrived = 0
-        self._under_way: list[tuple[int, float]] = []
-        self._quickest = float("inf")
-        self._shrunk_at = 0
-
-    @property
-    def is_open(self) -> bool:
-        """One more piece may go."""
-        return self._sent - self._arrived < self._size
-
-    @property
-    def piece(self) -> int:
-        """How many bytes go at a time."""
-        return min(PIECE, self._size // PIECES)
-
-    def sent(self, count: int, now: float) -> None:
-        """So many bytes more are on their way."""
-        self._sent += count
-        self._under_way.append((self._sent, now))
-
-    def arrived(self, count: int, now: float) -> None:
-        """So many bytes more are dealt with on the other side."""
-        self._arrived += count
-        took = None
-        while self._under_way and self._under_way[0][0] <= self._arrived:
-            took = now - self._under_way.pop(0)[1]
-        if took is not None:
-            self._quickest = min(self._quickest, took)
-            self._fit(took - self._quickest, count)
-
-    def _fit(self, waited: float, count: int) -> None:
-        if waited < SOON:
-            self._size = min(MOST_WINDOW, self._size + count)
-        elif waited > LATE and self._arrived > self._shrunk_at:
-            self._size = max(LEAST_WINDOW, self._size // 2)
-            self._shrunk_at = self._sent  # what is under way now says nothing about the smaller window
 
 
 class Files:
@@ -83,7 +30,7 @@ class Files:
         self._tell = tell
         self._lists: list[Iterator[None]] = []
         self._sendings: list[Iterator[None]] = []
-        self._window = Window()
+        self._window = SendWindow()
 
     def list_below(self, number: int, root: str, names: list[str]) -> None:
         """Tell of every regular file below `root`/name for each of the names; `.` is all that is below `root`."""
