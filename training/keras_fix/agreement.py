@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import weakref
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from .stock import Callback, Data, Function, Model, Strategy
+from .strategy import of_first_replica
+from .untyped import Callback, Data, Function, Model, Strategy
 
 
 class Redirection(NamedTuple):
@@ -20,27 +22,27 @@ class Redirection(NamedTuple):
     before: dict[str, Any]
 
 
+@dataclass(eq=False)
 class Unison:
     """What the workers know of each other during one `fit` or `evaluate` of a model."""
 
-    def __init__(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-        self.testing = False
-        self.agreed = False
-        self.reads_batches = False
-        """Some worker has a callback that reads the logs of training batches."""
-        self.reads_test_batches = False
-        self.looks_at_batches = False
-        """Some worker has a callback that may stop the training, or save weights, after any batch."""
-        self.shares_backup = False
-        """All workers restore from the chief's backup."""
-        self.stop_later = False
-        """Here `stop_training` was set at a batch, where the others do not ask for it."""
-        self.redirections: list[Redirection] = []
+    strategy: Strategy
+    testing: bool = False
+    agreed: bool = False
+    reads_batches: bool = False
+    """Some worker has a callback that reads the logs of training batches."""
+    reads_test_batches: bool = False
+    looks_at_batches: bool = False
+    """Some worker has a callback that may stop the training, or save weights, after any batch."""
+    shares_backup: bool = False
+    """All workers restore from the chief's backup."""
+    stop_later: bool = False
+    """`stop_training` was set here at a batch, after which the others do not ask for it."""
+    redirections: list[Redirection] = field(default_factory=list)
 
     @property
     def reads(self) -> bool:
-        """Whether the logs of the batches of now are read."""
+        """Whether anybody reads the logs of the batches that are computed now."""
         return self.reads_test_batches if self.testing else self.reads_batches
 
 
@@ -64,7 +66,7 @@ def everyones(strategy: Strategy, value: Any) -> tuple[int, list[Any]]:
 
 
 def rows_of_all(strategy: Strategy, numbers: list[int]) -> tuple[int, list[list[float]]]:
-    """Own index, and as many numbers of every worker, in one all-reduce."""
+    """Own index, and as many numbers of every worker, in one all-reduce. All must call this."""
     if strategy not in exchanges:
         exchanges[strategy] = exchange_of(strategy)
     index, table = exchanges[strategy](tf.constant(numbers, dtype="float64"))
@@ -72,6 +74,7 @@ def rows_of_all(strategy: Strategy, numbers: list[int]) -> tuple[int, list[list[
 
 
 def exchange_of(strategy: Strategy) -> Function:
+    """A function that gives each worker a table of all workers' numbers: each adds its own row, and zeros elsewhere."""
     here = len(strategy.extended.worker_devices)
     workers = strategy.num_replicas_in_sync // here
 
@@ -84,13 +87,13 @@ def exchange_of(strategy: Strategy) -> Function:
         return index, context.all_reduce("SUM", row[:, None] * mine[None, :])
 
     def exchange(numbers: Data) -> Data:
-        results = strategy.run(in_replica, args=(numbers,))
-        return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
+        return of_first_replica(strategy, strategy.run(in_replica, args=(numbers,)))
 
     function: Function = tf.function(exchange, input_signature=[tf.TensorSpec([None], tf.float64)], autograph=False)
     return function
 
 
 def any_worker(strategy: Strategy, flag: bool) -> bool:
+    """Whether the flag is set on any worker. All must call this."""
     _, rows = rows_of_all(strategy, [int(bool(flag))])
     return any(value > 0 for [value] in rows)

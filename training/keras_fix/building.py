@@ -1,4 +1,4 @@
-"""A model's variables are made before its first step: within the step several replicas cannot make them."""
+"""Building a model: its variables are made before its first step, for several replicas cannot make them in it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import importlib
 import itertools
 from collections.abc import Iterator
 
+import keras
 import tensorflow as tf
 
-from .stock import Announce, Data, Function, Model, is_multi_worker, keras_trainer
+from .log import announce
+from .strategy import is_multi_worker, leaves_of, map_structure, of_first_replica
+from .untyped import Data, Function, Model
 
 
-def build_from_spec(original: Function, announce: Announce) -> Function:
+def build_from_spec(original: Function) -> Function:
+    """Keras averages whole batches over the workers to learn their shapes: "unsupported type PerReplica"."""
+
     def _maybe_symbolic_build(self: Model, iterator: Data = None, data_batch: Data = None) -> None:
         if iterator is not None and is_multi_worker(self._distribute_strategy):
             announce()
@@ -23,34 +28,32 @@ def build_from_spec(original: Function, announce: Announce) -> Function:
 
 
 def is_never_called(model: Model) -> bool:
-    """Whether its `train_step` uses nothing but its parts, as a GAN's does: there is no `call`, so no way to build it.
+    """Whether it has no `call`, and so cannot be built: a GAN's `train_step` calls the model's parts.
 
-    Without a strategy Keras never tries to.
+    Without a strategy Keras never tries to build it.
     """
-    return type(model).call is importlib.import_module("keras.src.models.model").Model.call
+    return type(model).call is keras.Model.call
 
 
 def one_replica_batch(epoch_iterator: Data) -> Data:
     """Something with the shapes and dtypes of one replica's batch: its spec, else (shapes unknown) a real batch."""
-    map_structure = keras_trainer().tree.map_structure
     spec = one_replica_spec(epoch_iterator._distributed_dataset)
     if spec is not None:
         return spec
     *_, iterator = next(executions(epoch_iterator))
-    local_values = epoch_iterator._distribute_strategy.experimental_local_results
-    batch = map_structure(lambda value: local_values(value)[0], next(iterator))
+    batch = of_first_replica(epoch_iterator._distribute_strategy, next(iterator))
     return map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
 
 
 def executions(epoch_iterator: Data) -> Iterator[Data]:
+    """Of an epoch; `enumerate_epoch` came with Keras 3.5."""
     return iter(epoch_iterator.enumerate_epoch() if hasattr(epoch_iterator, "enumerate_epoch") else epoch_iterator)
 
 
 def one_replica_spec(distributed: Data) -> Data:
     """The spec of one replica's batch from a distributed dataset, or an iterator of one; None: shapes are unknown."""
-    tree = keras_trainer().tree
-    spec = tree.map_structure(first_replica_spec, distributed.element_spec)
-    return spec if all(leaf is None or leaf.shape.rank is not None for leaf in tree.flatten(spec)) else None
+    spec = map_structure(first_replica_spec, distributed.element_spec)
+    return spec if all(leaf is None or leaf.shape.rank is not None for leaf in leaves_of(spec)) else None
 
 
 def first_replica_spec(spec: Data) -> Data:
@@ -59,10 +62,10 @@ def first_replica_spec(spec: Data) -> Data:
     return first if hasattr(first, "dtype") else None
 
 
-def built_before_it_predicts(original: Function, announce: Announce) -> Function:
-    """Where a function creates variables, TensorFlow calls it in a branch: no place for several replicas of a worker.
+def built_before_it_predicts(original: Function) -> Function:
+    """TensorFlow calls a function that creates variables within a branch, where several replicas of a worker cannot.
 
-    "You must feed a value for placeholder tensor 'cond/Placeholder'", says TensorFlow there.
+    "You must feed a value for placeholder tensor 'cond/Placeholder'", it says there.
     """
 
     def make_predict_function(self: Model, force: bool = False) -> Function | None:
@@ -86,17 +89,11 @@ def built_before_it_predicts(original: Function, announce: Announce) -> Function
 
 def build_for(model: Model, batch: Data) -> None:
     """Create the model's variables, as `fit` does before its first step."""
-    keras, strategy, tree = importlib.import_module("keras"), model.distribute_strategy, keras_trainer().tree
-    inputs = batch[0] if isinstance(batch, tuple) else batch
-
-    def symbolic(value: Data) -> Data:
-        tensor = strategy.experimental_local_results(value)[0]
-        return keras.KerasTensor((None, *tensor.shape[1:]), tensor.dtype.name)
-
+    strategy = model.distribute_strategy
+    inputs = of_first_replica(strategy, batch[0] if isinstance(batch, tuple) else batch)
+    symbolic = map_structure(lambda x: keras.KerasTensor((None, *x.shape[1:]), x.dtype.name), inputs)
     with strategy.scope():
-        importlib.import_module("keras.src.backend").compute_output_spec(
-            model, tree.map_structure(symbolic, inputs), training=False
-        )
+        importlib.import_module("keras.src.backend").compute_output_spec(model, symbolic, training=False)
 
 
 def built_before_its_first_step(model: Model, function: Function) -> Function:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .agreement import Unison, any_worker, everyones, unison_of, unisons
 from .files import kind_of, path_of, redirected, undo
-from .stock import Announce, Callback, Function, Model, is_multi_worker
+from .log import announce
+from .strategy import is_multi_worker
+from .untyped import Callback, CallbackList, Function, Model
 
 
-def in_unison(original: Function, announce: Announce) -> Function:
+def in_unison(original: Function) -> Function:
+    """`fit` and `evaluate`: what the workers agree on holds from the beginning of the outermost call to its end."""
+
     def run(self: Model, *args: Any, **kwargs: Any) -> Any:
         if not is_multi_worker(self.distribute_strategy):
             return original(self, *args, **kwargs)
@@ -32,8 +36,8 @@ def in_unison(original: Function, announce: Announce) -> Function:
     return run
 
 
-def agree_on_callbacks(original: Function, _: Announce) -> Function:
-    """Before any callback is told of its model: TensorBoard writes to its directory at once."""
+def agree_on_callbacks(original: Function) -> Function:
+    """Done before any callback is told of its model: TensorBoard then writes to its directory at once."""
 
     def __init__(self: Any, callbacks: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         model = kwargs.get("model")
@@ -46,16 +50,40 @@ def agree_on_callbacks(original: Function, _: Announce) -> Function:
     return __init__
 
 
-def agree_if_not_yet(original: Function, _: Announce) -> Function:
-    """A `CallbackList` of the user's own was made before `fit`."""
+def before(hear: Callable[[Unison, CallbackList], None]) -> Callable[[Function], Function]:
+    """A replacement for a hook of `CallbackList`: `hear` comes first where the workers train in unison."""
 
-    def on_train_begin(self: Any, logs: Any = None) -> None:
-        unison = unison_of(self)
-        if unison is not None and not unison.agreed:
-            agree(unison, self.callbacks, shows=False)
-        original(self, logs)
+    def replacement(original: Function) -> Function:
+        def hook(self: CallbackList, *args: Any, **kwargs: Any) -> None:
+            unison = unison_of(self)
+            if unison is not None:
+                hear(unison, self)
+            original(self, *args, **kwargs)
 
-    return on_train_begin
+        return hook
+
+    return replacement
+
+
+def after(hear: Callable[[Unison, CallbackList], None]) -> Callable[[Function], Function]:
+    """The same, where `hear` comes last."""
+
+    def replacement(original: Function) -> Function:
+        def hook(self: CallbackList, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            unison = unison_of(self)
+            if unison is not None:
+                hear(unison, self)
+
+        return hook
+
+    return replacement
+
+
+def agree_if_not_yet(unison: Unison, container: CallbackList) -> None:
+    """A user's own `CallbackList` was made before `fit`, when there was nobody to agree with."""
+    if not unison.agreed:
+        agree(unison, container.callbacks, shows=False)
 
 
 def agree(unison: Unison, callbacks: Sequence[Callback], shows: bool) -> None:
@@ -81,7 +109,7 @@ def agree(unison: Unison, callbacks: Sequence[Callback], shows: bool) -> None:
 
 
 def reads_batches(callback: Callback, phase: str) -> bool:
-    """Whether it looks into the logs of batches; of Keras's own callbacks we know."""
+    """Whether it may read the logs of batches; Keras's own callbacks have hooks that do not always."""
     kind = kind_of(callback)
     if type(callback).__name__ == kind:
         if kind in ("ModelCheckpoint", "BackupAndRestore"):
@@ -105,46 +133,24 @@ def flat(callbacks: Any) -> list[Callback]:
     return [] if callbacks is None else [callbacks]
 
 
-def stop_at_a_batch(original: Function, _: Announce) -> Function:
-    def on_train_batch_end(self: Any, batch: int, logs: Any = None) -> None:
-        original(self, batch, logs)
-        unison = unison_of(self)
-        if unison is not None and unison.looks_at_batches:
-            self.model.stop_training = any_worker(unison.strategy, self.model.stop_training)
-        elif unison is not None and self.model.stop_training:
-            unison.stop_later, self.model.stop_training = True, False
-
-    return on_train_batch_end
+def stop_at_a_batch(unison: Unison, container: CallbackList) -> None:
+    """All workers stop after the same batch; where nobody asks for that between batches, after the same epoch."""
+    model = container.model
+    if unison.looks_at_batches:
+        model.stop_training = any_worker(unison.strategy, model.stop_training)
+    elif model.stop_training:
+        unison.stop_later, model.stop_training = True, False
 
 
-def stop_at_an_epoch(original: Function, _: Announce) -> Function:
-    def on_epoch_end(self: Any, epoch: int, logs: Any = None) -> None:
-        original(self, epoch, logs)
-        unison = unison_of(self)
-        if unison is not None:
-            stop = self.model.stop_training or unison.stop_later
-            self.model.stop_training = any_worker(unison.strategy, stop)
-
-    return on_epoch_end
+def stop_at_an_epoch(unison: Unison, container: CallbackList) -> None:
+    stop = container.model.stop_training or unison.stop_later
+    container.model.stop_training = any_worker(unison.strategy, stop)
 
 
-def begin_of_a_test(original: Function, _: Announce) -> Function:
-    def on_test_begin(self: Any, logs: Any = None) -> None:
-        unison = unison_of(self)
-        if unison is not None:
-            unison.testing = True
-            if not unison.agreed:
-                agree(unison, self.callbacks, shows=False)
-        original(self, logs)
-
-    return on_test_begin
+def begin_test(unison: Unison, container: CallbackList) -> None:
+    unison.testing = True
+    agree_if_not_yet(unison, container)
 
 
-def end_of_a_test(original: Function, _: Announce) -> Function:
-    def on_test_end(self: Any, logs: Any = None) -> None:
-        unison = unison_of(self)
-        if unison is not None:
-            unison.testing = False
-        original(self, logs)
-
-    return on_test_end
+def end_test(unison: Unison, _: CallbackList) -> None:
+    unison.testing = False

@@ -1,15 +1,16 @@
-"""Input: workers do not ask each other before each batch, and none waits for one whose input has ended."""
+"""Data: workers do not ask each other before each batch, and none waits for one whose input has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from .agreement import rows_of_all
-from .stock import Announce, Data, Function, Strategy, is_multi_worker
-from .sums import is_number
+from .pipelines import Observed, calls_python
+from .strategy import is_multi_worker
+from .sums import has_number
+from .untyped import Data, Function, Strategy
 
 INFINITE = -1
 UNKNOWN = -2
@@ -19,10 +20,10 @@ EQUAL_SHARDS = "_multiworker_equal_shards"
 
 
 class InputEndedError(RuntimeError):
-    """This worker's input ended before its peers', who wait for its gradients now."""
+    """This worker's input ended before that of its peers, which wait for its gradients now."""
 
 
-def agree_on_length(original: Function, _: Announce) -> Function:
+def agree_on_length(original: Function) -> Function:
     """Where all shards have the same known length, nobody needs to ask before each batch who has one left.
 
     TensorFlow asks, by an all-reduce before each batch, unless the dataset is infinite.
@@ -76,7 +77,7 @@ def of_its_own_memory(epoch_iterator: Any, strategy: Strategy) -> Data:
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def copied(*element: Data) -> Data:
         leaves = tf.nest.flatten(element, expand_composites=True)
-        leaves = [leaf if leaf is None or not is_number(leaf) else tf.raw_ops.DeepCopy(x=leaf) for leaf in leaves]
+        leaves = [leaf if leaf is None or not has_number(leaf) else tf.raw_ops.DeepCopy(x=leaf) for leaf in leaves]
         packed = tf.nest.pack_sequence_as(element, leaves, expand_composites=True)
         return packed if isinstance(original.element_spec, tuple) else packed[0]
 
@@ -85,16 +86,6 @@ def of_its_own_memory(epoch_iterator: Any, strategy: Strategy) -> Data:
     options = tf.data.Options()
     options.autotune.enabled = bool(original.options().autotune.enabled)
     return strategy.experimental_distribute_dataset(pipeline.with_options(options))
-
-
-def calls_python(dataset: Data) -> bool:
-    graphs = (function.function.graph.as_graph_def() for function in dataset._functions())
-    operations = (node.op for graph in graphs for nodes in (graph, *graph.library.function) for node in nodes_of(nodes))
-    return any("PyFunc" in op for op in operations) or any(calls_python(each) for each in dataset._inputs())
-
-
-def nodes_of(graph: Any) -> Any:
-    return graph.node if hasattr(graph, "node") else graph.node_def
 
 
 def steps_known(epoch_iterator: Any, replicas: int) -> int:
@@ -108,38 +99,27 @@ def steps_known(epoch_iterator: Any, replicas: int) -> int:
     return INFINITE if batches == INFINITE else UNKNOWN
 
 
-class Tagged:
-    """A distributed dataset whose iterators know how many steps they are good for."""
-
-    def __init__(self, dataset: Data, steps: int) -> None:
-        self._dataset = dataset
-        self._steps = steps
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._dataset, name)
-
-    def __iter__(self) -> Iterator[Data]:
-        iterator: Iterator[Data] = iter(self._dataset)
-        setattr(iterator, EQUAL_SHARDS, self._steps)
-        return iterator
+def telling_iterators(dataset: Data, steps: int) -> Observed:
+    """The dataset, whose iterators know how many steps they are good for."""
+    return Observed(dataset, lambda iterator: setattr(iterator, EQUAL_SHARDS, steps))
 
 
-def tell_iterators_their_length(original: Function, _: Announce) -> Function:
+def tell_iterators_their_length(original: Function) -> Function:
     def _get_iterator(self: Any) -> Any:
         dataset = original(self)
         steps = getattr(self._distributed_dataset, EQUAL_SHARDS, None)
-        return dataset if steps is None else Tagged(dataset, steps)
+        return dataset if steps is None else telling_iterators(dataset, steps)
 
     return _get_iterator
 
 
-def tag_at_once(original: Function, _: Announce) -> Function:
+def tag_at_once(original: Function) -> Function:
     """Until 3.6 the epochs iterate over the attribute, and `_get_iterator` gives what it is made from."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(self, *args, **kwargs)
         steps = getattr(self._distributed_dataset, EQUAL_SHARDS, None)
         if steps is not None:
-            self._distributed_dataset = Tagged(self._distributed_dataset, steps)
+            self._distributed_dataset = telling_iterators(self._distributed_dataset, steps)
 
     return __init__

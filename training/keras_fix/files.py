@@ -1,4 +1,4 @@
-"""Files: what the chief writes no one else writes, and what it restores is restored everywhere."""
+"""Files: no other worker writes what the chief writes, and what the chief restores is restored everywhere."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from .agreement import Redirection, everyones, unison_of
-from .stock import Announce, Callback, Function, Model, Strategy, is_multi_worker
+from .strategy import is_multi_worker
 from .sums import assign_here, sums
+from .untyped import Callback, Function, Model, Strategy
 
 WRITERS = {
     "ModelCheckpoint": ("filepath",),
@@ -31,20 +32,20 @@ WRITERS = {
 
 
 def kind_of(callback: Callback) -> str:
-    """The callback of Keras that it is, or is made from."""
+    """The name of Keras's class that it is, or is derived from."""
     names = (kind.__name__ for kind in type(callback).__mro__ if kind.__module__.startswith("keras.src.callbacks."))
     return next(names, "")
 
 
 def path_of(callback: Callback) -> str | None:
-    """Where it writes; None: nowhere that we know of."""
+    """Where it writes; None: it does not, as far as we know."""
     attributes = WRITERS.get(kind_of(callback))
     path = getattr(callback, attributes[0], None) if attributes else None
     return os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
 
 
 def redirected(callback: Callback) -> Redirection:
-    """Let a callback write what nobody reads: saving may need all workers, but one file needs only one."""
+    """Have a callback write into a temporary directory: all workers take part in a save, but one file is enough."""
     first, *_ = attributes = WRITERS[kind_of(callback)]
     scratch = Path(tempfile.mkdtemp(prefix="keras-worker-"))
     before = {name: getattr(callback, name) for name in attributes if hasattr(callback, name)}
@@ -66,7 +67,7 @@ def redirection_of(callback: Callback) -> Redirection | None:
     return next((each for each in redirections if each.callback is callback), None)
 
 
-def save_for_nothing(original: Function, _: Announce) -> Function:
+def save_for_nothing(original: Function) -> Function:
     """A worker that is not the chief takes part in a save, and removes what it wrote at once."""
 
     def _save_model(self: Callback, *args: Any, **kwargs: Any) -> None:
@@ -79,7 +80,9 @@ def save_for_nothing(original: Function, _: Announce) -> Function:
     return _save_model
 
 
-def restore_everywhere(original: Function, _: Announce) -> Function:
+def restore_everywhere(original: Function) -> Function:
+    """Only the chief has the backup; all workers are given its weights and its epoch."""
+
     def on_train_begin(self: Callback, logs: Any = None) -> None:
         unison = unison_of(self)
         if unison is None or not unison.shares_backup:
@@ -121,7 +124,7 @@ def broadcast(strategy: Strategy, variables: Iterable[Any]) -> None:
     tf.function(lambda: strategy.run(in_replica), autograph=False)()
 
 
-def written_whole(original: Function, _: Announce) -> Function:
+def written_whole(original: Function) -> Function:
     """Workers that share a disk may save the same file: each writes its own, and the last one stays."""
 
     def save(model: Model, filepath: Any, *args: Any, **kwargs: Any) -> None:
@@ -141,8 +144,8 @@ def written_whole(original: Function, _: Announce) -> Function:
 
 
 def one_file(filepath: Any) -> Path | None:
-    """The file of this machine that is meant, if one is and it can be written."""
-    if not isinstance(filepath, str | os.PathLike) or "://" in str(filepath):
+    """The local file that is to be written; None: it is a directory, several files or elsewhere, or has no place."""
+    if not isinstance(filepath, (str, os.PathLike)) or "://" in str(filepath):
         return None
     path = Path(filepath)
     return path if path.name.endswith((".keras", ".weights.h5")) and path.parent.is_dir() else None

@@ -1,16 +1,16 @@
-"""The lines that a worker's log gets, on stderr."""
+"""What the package says on stderr."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
 
 PREFIX = "tf-launch:"
+_announcements: list[str] = []
 
 
-def saying_once(line: str) -> Callable[[], None]:
-    return functools.cache(functools.partial(say, line))
+def say(line: str) -> None:
+    print(PREFIX, line, file=sys.stderr, flush=True)
 
 
 @functools.cache
@@ -18,5 +18,12 @@ def say_once(line: str) -> None:
     say(line)
 
 
-def say(line: str) -> None:
-    print(PREFIX, line, file=sys.stderr, flush=True)
+def announce_later(line: str) -> None:
+    """Say the line as soon as `announce` is called; a program that never trains under the strategy is told nothing."""
+    _announcements.append(line)
+
+
+def announce() -> None:
+    """Called by each function of ours that does something else than Keras's own."""
+    if _announcements:
+        say(_announcements.pop())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from .steps import current_step
-from .stock import Announce, Data, Function, Model
+from .untyped import Data, Function, Model
 
 
-def share_of_a_mean(original: Function, _: Announce) -> Function:
+def share_of_a_mean(original: Function) -> Function:
     """Until 3.7 each replica's loss is the mean of its own examples, and the sum of their gradients is too large.
 
     Until 3.6 the mean of no examples is no number.
@@ -32,15 +32,15 @@ def share_of_a_mean(original: Function, _: Announce) -> Function:
     return reduce_values
 
 
-def share_of_what_is_added(original: Function, _: Announce) -> Function:
-    """The same for regularizers and `add_loss`."""
+def share_of_what_is_added(original: Function) -> Function:
+    """The same as `share_of_a_mean`, for regularizers and `add_loss`."""
 
     def compute_loss(
         self: Model, x: Data = None, y: Data = None, y_pred: Data = None, sample_weight: Data = None, **kwargs: Any
     ) -> Data:
         if current_step.replicas == 1 or not self.losses:
             return original(self, x, y, y_pred, sample_weight, **kwargs)
-        ops = importlib.import_module("keras").ops
+        ops = keras.ops
         own = None if self._compile_loss is None else self._compile_loss(y, y_pred, sample_weight)
         added = [tf.reduce_sum(ops.cast(loss, "float32")) / current_step.replicas for loss in self.losses]
         return ops.sum(added if own is None else [own, *added])
@@ -48,8 +48,8 @@ def share_of_what_is_added(original: Function, _: Announce) -> Function:
     return compute_loss
 
 
-def track_all_of_a_loss(original: Function, _: Announce) -> Function:
-    """What Keras tells of a loss is that of the whole batch, as with one replica."""
+def track_all_of_a_loss(original: Function) -> Function:
+    """The logs tell the loss of the whole batch, as with one replica."""
 
     def update_state(self: Any, values: Data, sample_weight: Data = None) -> Any:
         if current_step.replicas > 1 and any(self is tracker for tracker in trackers_of_losses(current_step.model)):

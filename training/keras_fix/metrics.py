@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from .agreement import unisons
-from .stock import Announce, Data, Function, Model, Strategy, is_multi_worker, keras_trainer
-from .sums import all_reduce, assign_here, is_number, sums
+from .log import announce
+from .strategy import is_multi_worker, of_first_replica
+from .sums import all_reduce, assign_here, has_number, sums
+from .untyped import Data, Function, Model, Strategy
 
 readers: weakref.WeakKeyDictionary[Model, tuple[list[Data], Function]] = weakref.WeakKeyDictionary()
 
@@ -24,8 +26,8 @@ class LocalLogs(dict[str, Any]):
 
 
 def local_logs(model: Model, outputs: Data) -> Data:
-    local_results = model.distribute_strategy.experimental_local_results
-    local = keras_trainer().tree.map_structure(lambda value: local_results(value)[0], outputs)
+    """What this worker has computed, without asking the others."""
+    local = of_first_replica(model.distribute_strategy, outputs)
     if not isinstance(local, dict):
         return local
     logs = LocalLogs(local)
@@ -33,7 +35,12 @@ def local_logs(model: Model, outputs: Data) -> Data:
     return logs
 
 
-def read_at_the_end(original: Function, announce: Announce) -> Function:
+def read_at_the_end(original: Function) -> Function:
+    """Keras reads each variable of each metric by a collective of its own.
+
+    BatchNormalization's statistics drift apart on the way (keras-team/keras#19891).
+    """
+
     def _get_metrics_result_or_logs(self: Model, logs: Data) -> Data:
         if not is_multi_worker(self.distribute_strategy):
             return original(self, logs)
@@ -63,56 +70,52 @@ def read_logs(model: Model, outputs: Data, at_the_end: bool = False) -> Data:
     unison = unisons.get(model)
     with_drift = at_the_end or (unison is not None and unison.looks_at_batches and not unison.testing)
     metrics = unique(variable for metric in model.metrics for variable in metric.variables)
-    drifting = drifting_of(model) if with_drift else []
+    drifting = drifting_of(model)
     known, reader = readers.get(model, ([], None))
-    if reader is None or [id(v) for v in known] != [id(v) for v in [*metrics, *drifting_of(model)]]:
+    if reader is None or list(map(id, known)) != list(map(id, [*metrics, *drifting])):
         reader = reader_of(model, metrics)
-        readers[model] = [*metrics, *drifting_of(model)], reader
-    return reader(without_python_numbers(outputs), bool(drifting))
+        readers[model] = [*metrics, *drifting], reader
+    return reader(without_python_numbers(outputs), with_drift and bool(drifting))
 
 
 def without_python_numbers(outputs: Data) -> Data:
-    """For each number of Python TensorFlow would trace a graph of its own."""
+    """TensorFlow would trace a graph for each value of a Python number."""
     return tf.nest.map_structure(
         lambda leaf: tf.convert_to_tensor(leaf) if isinstance(leaf, (int, float)) else leaf, outputs
     )
 
 
 def reader_of(model: Model, metrics: list[Data]) -> Function:
+    """A function that makes of the outputs of a step what `read_logs` returns, in one all-reduce."""
     strategy = model.distribute_strategy
     replicas = strategy.num_replicas_in_sync
 
     def in_replica(outputs: Data, with_drift: bool) -> Data:
+        from_metrics = isinstance(outputs, dict) and set(outputs) == set(model.get_metrics_result())
         leaves = tf.nest.flatten(outputs)
-        numbers = [i for i, leaf in enumerate(leaves) if leaf is not None and is_number(tf.convert_to_tensor(leaf))]
+        means = [] if from_metrics else [i for i, leaf in enumerate(leaves) if leaf is not None and has_number(leaf)]
         drifting = [variable.value for variable in drifting_of(model)] if with_drift else []
-        if isinstance(outputs, dict) and set(outputs) == set(model.get_metrics_result()):
-            numbers = []
-        given = [share_of(variable) for variable in metrics]
-        totals = sums([*given, *[leaves[i] for i in numbers], *drifting])
-        of_metrics, rest = totals[: len(metrics)], [total / replicas for total in totals[len(metrics) :]]
-        for i, mean in zip(numbers, rest):
-            leaves[i] = tf.cast(mean, tf.convert_to_tensor(leaves[i]).dtype)
-        for variable, mean in zip(drifting, rest[len(numbers) :]):
-            assign_here(variable, mean)
-        logs = tf.nest.pack_sequence_as(outputs, leaves)
-        scope = importlib.import_module("keras").StatelessScope
-        known = [(v, tf.cast(total, v.dtype)) for v, total in zip(metrics, of_metrics)]
-        with scope(state_mapping=known):
-            results = model.get_metrics_result()
-        same = isinstance(logs, dict) and set(logs) == set(results)
-        return results if same else logs
+        totals = iter(sums([*map(share_of, metrics), *(leaves[i] for i in means), *drifting]))
+        state = [(variable, tf.cast(next(totals), variable.dtype)) for variable in metrics]
+        for i in means:
+            leaves[i] = tf.cast(next(totals) / replicas, tf.convert_to_tensor(leaves[i]).dtype)
+        for variable in drifting:
+            assign_here(variable, next(totals) / replicas)
+        if not from_metrics:
+            return tf.nest.pack_sequence_as(outputs, leaves)
+        with keras.StatelessScope(state_mapping=state):
+            return model.get_metrics_result()
 
     def read(outputs: Data, with_drift: bool) -> Data:
         logs = strategy.run(in_replica, args=(outputs, with_drift))
-        return keras_trainer().tree.map_structure(lambda value: strategy.experimental_local_results(value)[0], logs)
+        return of_first_replica(strategy, logs)
 
     function: Function = tf.function(read, autograph=False, reduce_retracing=True)
     return function
 
 
 def share_of(variable: Data) -> Data:
-    """What this replica adds to the value of a metric's variable."""
+    """What this replica contributes to the sum that is the value of a metric's variable."""
     value = tf.convert_to_tensor(variable.value)
     context = tf.distribute.get_replica_context()
     aggregation = getattr(variable, "aggregation", "sum")
@@ -139,7 +142,8 @@ def is_on_its_own(variable: Any) -> bool:
     return named == "none" or (named == "mean" and variable.value.aggregation == tf.VariableAggregation.NONE)
 
 
-def reduce_over_workers(original: Function, announce: Announce) -> Function:
+def reduce_over_workers(original: Function) -> Function:
+    """Keras averages scalars over their axis 0: "Invalid reduction dimension 0"."""
     operations = {"auto": "MEAN", "mean": "MEAN", "sum": "SUM"}
 
     def reduce_per_replica(values: Data, strategy: Strategy, reduction: str) -> Data:
@@ -147,13 +151,12 @@ def reduce_over_workers(original: Function, announce: Announce) -> Function:
             return original(values, strategy, reduction)
         announce()
         reduce_replica = functools.partial(all_reduce, operations[reduction])
-        reduced = strategy.run(reduce_replica, args=(values,))
-        return keras_trainer().tree.map_structure(lambda value: strategy.experimental_local_results(value)[0], reduced)
+        return of_first_replica(strategy, strategy.run(reduce_replica, args=(values,)))
 
     return reduce_per_replica
 
 
-def leave_local_logs(original: Function, _: Announce) -> Function:
+def leave_local_logs(original: Function) -> Function:
     """Until 3.5 `fit` makes numbers of the logs of each execution, and forgets what each replica has."""
 
     def _pythonify_logs(self: Model, logs: Data) -> Data:

@@ -1,4 +1,4 @@
-"""Optimizers: all replicas decide alike, and branch where TensorFlow allows a collective."""
+"""Optimizers: all replicas decide alike, and branch across the replicas, where TensorFlow allows a collective."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from .stock import Announce, Data, Function, Strategy, is_multi_worker
+from .log import announce
+from .strategy import is_multi_worker
+from .untyped import Data, Function, Strategy
 
 
-def finite_everywhere(original: Function, announce: Announce) -> Function:
-    """Keras takes the first replica's answer for all, and so each worker its own: they would part for ever."""
+def finite_everywhere(original: Function) -> Function:
+    """Each worker would skip a step by its own first replica's gradients, and wait for ever for those that do not."""
 
     def check_finite(self: Any, grads: Data) -> Data:
         finite = original(self, grads)
@@ -24,10 +26,10 @@ def finite_everywhere(original: Function, announce: Announce) -> Function:
     return check_finite
 
 
-def branch_outside_of_replicas(original: Function, announce: Announce) -> Function:
-    """Accumulate gradients, and overwrite variables by their averages, without a collective in a replica's branch.
+def branch_outside_of_replicas(original: Function) -> Function:
+    """Accumulating gradients, and overwriting variables by their averages, needs no collective in a replica's branch.
 
-    What else Keras does here, and not in `apply`: clip and decay since 3.5, count the iterations until 3.9.
+    Keras does more here, depending on its version: since 3.5 it clips and decays, until 3.9 it counts the iterations.
     """
     source = inspect.getsource(original)
     clips, counts = "self._clip_gradients(" in source, "iterations.assign_add(1)" in source
@@ -86,7 +88,7 @@ def apply_or_accumulate(optimizer: Any, grads: list[Data], variables: list[Data]
 
 
 def overwrite_by_averages(optimizer: Any) -> None:
-    """In replica context, when it is time."""
+    """When they are due; called in replica context."""
 
     def across_replicas(_: Strategy) -> None:
         due = (optimizer.iterations + 1) % optimizer.ema_overwrite_frequency == 0
@@ -96,7 +98,7 @@ def overwrite_by_averages(optimizer: Any) -> None:
     tf.distribute.get_replica_context().merge_call(across_replicas)
 
 
-def sum_first(original: Function, announce: Announce) -> Function:
+def sum_first(original: Function) -> Function:
     """Until 3.4 the gradients would be summed where no replica can: each replica would apply its own."""
 
     def _backend_update_step(self: Any, grads: Data, trainable_variables: Data, learning_rate: Data) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from .stock import Announce, Function
+from .untyped import Function
 
+TRAINER = "keras.src.backend.tensorflow.trainer"
 Minor = tuple[int, int]
 """Major and minor number of a version."""
 KERAS_SERVED: tuple[Minor, Minor] = (3, 3), (3, 15)
@@ -22,11 +25,12 @@ class Part(NamedTuple):
     area: str
     owner: Any
     name: str
-    replacement: Callable[[Function, Announce], Function]
+    replacement: Callable[[Function], Function]
+    """Given Keras's function, the one that takes its place."""
     called_with: str
     """Its first parameters in the versions that are known."""
-    signs: tuple[str, ...]
-    """Source text (without blanks) that shows the fault."""
+    signs: str
+    """Pieces of source text (without its blanks) that show the fault."""
     since: Minor = KERAS_SERVED[0]
     until: Minor | None = None
     """The first and the last version of Keras that has the fault in this function."""
@@ -50,7 +54,14 @@ class Part(NamedTuple):
         if found[: len(expected)] != expected:
             raise TypeError(f"{self.title}({', '.join(found)}) where ({', '.join(expected)}) was expected")
         source = "".join(inspect.getsource(function).split())
-        return all(sign in source for sign in self.signs)
+        return all(sign in source for sign in self.signs.split())
+
+
+def keras_on_tensorflow() -> ModuleType | None:
+    """The imported Keras; None: it is Keras 2, or computes with another backend."""
+    keras = importlib.import_module("keras")
+    is_known = minor_of(keras.__version__) >= (3, 0) and keras.config.backend() == "tensorflow"
+    return keras if is_known else None
 
 
 def minor_of(version: str) -> Minor:

@@ -11,8 +11,6 @@ waits, and the process ends without it. What an iterator yields, and how tf.data
 A pipeline that calls Python (a generator, `tf.py_function`) is dropped as before: nothing may call Python while the
 interpreter ends, or a generator from two threads. It runs without the thread that tunes it: what takes time there is
 Python, one call after the other, and its `AUTOTUNE`s are what they are before anything is tuned.
-
-This file stands alone: it needs Keras and TensorFlow, nothing else.
 """
 
 from __future__ import annotations
@@ -27,20 +25,20 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
-TRAINER = "keras.src.backend.tensorflow.trainer"
+from .log import say
+from .pipelines import Observed, calls_python
+from .recognising import TRAINER, keras_on_tensorflow
+from .untyped import Dataset, Function
+
 MARK = "_drops_iterators"
 THREAD = "tf-launch: drops tf.data iterators"
 LAST_ATTRIBUTE = "_dropped_by_a_thread"
 GRACE = 0.1  # seconds at the end of the interpreter for threads that are not asleep
-PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
-# Keras and TensorFlow carry no types: these names say what is meant.
-Function = Callable[..., Any]
-Dataset = Any
 Resources = list[Any]  # handles that keep a TensorFlow resource alive
 
 
@@ -51,27 +49,26 @@ def enable() -> str | None:
         The name of the function that is now replaced; None: Keras was left alone (it is not Keras 3 on TensorFlow, or
         it is not recognised).
     """
-    keras = importlib.import_module("keras")
-    if not keras.__version__.startswith("3.") or keras.config.backend() != "tensorflow":
+    keras = keras_on_tensorflow()
+    if keras is None:
         return None
     trainer = importlib.import_module(TRAINER)
     if not hasattr(trainer, MARK):
-        setattr(trainer, MARK, _replace(trainer))
+        setattr(trainer, MARK, replace_dataset_of(trainer))
     replaced: str | None = getattr(trainer, MARK)
     if replaced is None:
-        line = f"tf-launch: Keras {keras.__version__} is not recognised: `fit` may wait at its epochs' ends"
-        print(line, file=sys.stderr, flush=True)
+        say(f"Keras {keras.__version__} is not recognised: `fit` may wait at its epochs' ends")
     return replaced
 
 
-def _replace(trainer: ModuleType) -> str | None:
+def replace_dataset_of(trainer: ModuleType) -> str | None:
     """Replace the function that settles over which dataset Keras iterates; its name, None: there is none."""
     epochs = getattr(trainer, "TFEpochIterator", None)
-    for name, (sign, replacement) in _REPLACED.items():
+    for name, (sign, replacement) in REPLACED.items():
         original = getattr(epochs, name, None)
         if inspect.isfunction(original) and sign in "".join(inspect.getsource(original).split()):
-            attended = functools.partial(_attended, trainer.tf, Undertaker())
-            setattr(epochs, name, functools.wraps(original)(replacement(original, attended)))
+            of_epochs = functools.partial(attended, trainer.tf, Undertaker())
+            setattr(epochs, name, functools.wraps(original)(replacement(original, of_epochs)))
             return name
     return None
 
@@ -86,7 +83,7 @@ class Undertaker:
     def __init__(self) -> None:
         self._given: queue.SimpleQueue[Resources | None] = queue.SimpleQueue()
         self._dropping: set[threading.Thread] = set()
-        self._awaited: weakref.WeakSet[_Legacy] = weakref.WeakSet()
+        self._awaited: weakref.WeakSet[Legacy] = weakref.WeakSet()
         self._thread = threading.Thread(target=self._hand_out, name=f"{THREAD}, one by one", daemon=True)
         self._begin = functools.cache(self._begin_once)
 
@@ -100,7 +97,7 @@ class Undertaker:
         """Have `resources` dropped by a thread as soon as `iterator`, to which they belong, is dropped."""
         self._begin()
         # Attributes go in the order in which they came: when this one does, the iterator holds the resources no more.
-        legacy = _Legacy(iterator, resources, self._given)
+        legacy = Legacy(iterator, resources, self._given)
         self._awaited.add(legacy)
         setattr(iterator, LAST_ATTRIBUTE, legacy)
 
@@ -113,19 +110,19 @@ class Undertaker:
 
     def _end(self) -> None:
         """The interpreter ends."""
-        _demand(self._awaited)
+        hand_over(self._awaited)
         self._given.put(None)
         self._thread.join()
         soon = time.monotonic() + GRACE
         for thread in self._dropping:
             thread.join(max(0.0, soon - time.monotonic()))
         asleep = [thread for thread in self._dropping if thread.is_alive()]
-        if asleep and not _left_asleep(asleep):
+        if asleep and not left_asleep(asleep):
             for thread in asleep:
                 thread.join()
 
 
-def _left_asleep(threads: list[threading.Thread]) -> bool:
+def left_asleep(threads: list[threading.Thread]) -> bool:
     """Let the process end without these threads; False: not here, they must be waited for.
 
     They wait inside TensorFlow. What they come back to must not be gone by then: so they never come back, and the
@@ -144,7 +141,7 @@ def _left_asleep(threads: list[threading.Thread]) -> bool:
     return True
 
 
-class _Legacy:
+class Legacy:
     """Hands the resources of an iterator over when it is dropped."""
 
     def __init__(self, iterator: Any, resources: Resources, heir: queue.SimpleQueue[Resources | None]) -> None:
@@ -156,7 +153,7 @@ class _Legacy:
         self._heir.put(self._resources)
 
 
-def _demand(legacies: Iterable[_Legacy]) -> None:
+def hand_over(legacies: Iterable[Legacy]) -> None:
     """Have these handed over although their iterators are not dropped; nobody may use those any more.
 
     An epoch that is left before its end refers to itself, and the traceback of an error to its epoch.
@@ -167,23 +164,7 @@ def _demand(legacies: Iterable[_Legacy]) -> None:
             vars(iterator).clear()
 
 
-class _Attended(NamedTuple):
-    """A dataset whose iterators are dropped by the undertaker."""
-
-    dataset: Dataset
-    undertaker: Undertaker
-    resources_of: Function
-
-    def __iter__(self) -> Iterator[Any]:
-        iterator: Iterator[Any] = iter(self.dataset)
-        self.undertaker.attend(iterator, self.resources_of(iterator))
-        return iterator
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.dataset, name)
-
-
-def _attended(tf: ModuleType, undertaker: Undertaker, epoch_iterator: Any, dataset_of: Function) -> Dataset:
+def attended(tf: ModuleType, undertaker: Undertaker, epoch_iterator: Any, dataset_of: Function) -> Dataset:
     """The dataset of a Keras epoch iterator, with iterators that the undertaker drops."""
     dataset = dataset_of(epoch_iterator)
     pipeline = getattr(dataset, "_original_dataset", dataset)
@@ -191,12 +172,12 @@ def _attended(tf: ModuleType, undertaker: Undertaker, epoch_iterator: Any, datas
         return dataset
     if calls_python(pipeline):
         if pipeline.options().autotune.enabled is None:
-            _leave_untuned(epoch_iterator, pipeline, is_distributed=dataset is not pipeline)
+            leave_untuned(epoch_iterator, pipeline, is_distributed=dataset is not pipeline)
         return dataset_of(epoch_iterator)
-    return _Attended(dataset, undertaker, functools.partial(tf.nest.flatten, expand_composites=True))
+    return Observed(dataset, lambda made: undertaker.attend(made, tf.nest.flatten(made, expand_composites=True)))
 
 
-def _for_each_epoch(original: Function, attended: Function) -> Function:
+def for_each_epoch(original: Function, attended: Function) -> Function:
     """Keras 3.7 and newer asks for the dataset at the beginning of each epoch."""
 
     def _get_iterator(self: Any) -> Any:
@@ -205,7 +186,7 @@ def _for_each_epoch(original: Function, attended: Function) -> Function:
     return _get_iterator
 
 
-def _once(original: Function, attended: Function) -> Function:
+def for_all_epochs(original: Function, attended: Function) -> Function:
     """Keras before 3.7 iterates over the attribute."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -215,14 +196,14 @@ def _once(original: Function, attended: Function) -> Function:
     return __init__
 
 
-_REPLACED: dict[str, tuple[str, Function]] = {
-    "_get_iterator": ("returnself._distributed_dataset", _for_each_epoch),
-    "__init__": ("dataset=self._get_iterator()", _once),
+REPLACED: dict[str, tuple[str, Function]] = {
+    "_get_iterator": ("returnself._distributed_dataset", for_each_epoch),
+    "__init__": ("dataset=self._get_iterator()", for_all_epochs),
 }
 """Functions of `TFEpochIterator`, the source text (without blanks) by which each is known, and what replaces it."""
 
 
-def _leave_untuned(epoch_iterator: Any, pipeline: Dataset, *, is_distributed: bool) -> None:
+def leave_untuned(epoch_iterator: Any, pipeline: Dataset, *, is_distributed: bool) -> None:
     """Iterate over the pipeline without the thread that tunes it, from now on."""
     options = type(pipeline.options())()
     options.autotune.enabled = False
@@ -230,16 +211,3 @@ def _leave_untuned(epoch_iterator: Any, pipeline: Dataset, *, is_distributed: bo
     if is_distributed:
         untuned = epoch_iterator._distribute_strategy.experimental_distribute_dataset(untuned)
     epoch_iterator._distributed_dataset = untuned
-
-
-def calls_python(dataset: Dataset) -> bool:
-    """Whether any part of a pipeline runs Python code while it is iterated."""
-    functions = (function.function.graph.as_graph_def() for function in dataset._functions())
-    own = any(PYTHON_OPS & _operations(graph) for graph in functions)
-    return own or any(calls_python(each) for each in dataset._inputs())
-
-
-def _operations(graph: Any) -> set[str]:
-    """The kinds of operations in a graph and in the functions that it calls."""
-    nodes = {node.op for node in graph.node}
-    return nodes.union(node.op for function in graph.library.function for node in function.node_def)

@@ -1,4 +1,4 @@
-"""Steps reduce no number but what the mathematics needs, the gradients."""
+"""Steps: a step reduces nothing but the gradients, which the mathematics needs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ import tensorflow as tf
 from .agreement import unisons
 from .building import built_before_its_first_step
 from .data import EQUAL_SHARDS, INFINITE, InputEndedError
-from .log import say_once
+from .log import announce, say_once
 from .metrics import local_logs, read_logs
-from .stock import Announce, Data, Function, Model, is_multi_worker, keras_trainer
+from .strategy import is_multi_worker, map_structure
+from .untyped import Data, Function, Model
 
 
-def steps_without_reductions(original: Function, announce: Announce) -> Function:
+def steps_without_reductions(original: Function) -> Function:
+    """Keras reduces every metric in every step, and calls the step as a `tf.function` of its own in a loop.
+
+    A collective inside a function that is called from a loop cannot be given its key: the step is traced into the loop.
+    """
+
     def _make_function(self: Model, step_function: Function) -> Function:
         if not is_multi_worker(self.distribute_strategy):
             stock: Function = original(self, step_function)
@@ -43,7 +49,7 @@ def function_of_steps(model: Model, step_function: Function) -> Function:
     return function
 
 
-class Step(threading.local):
+class CurrentStep(threading.local):
     """The model whose step this replica computes now; None: it is in no step."""
 
     model: Model = None
@@ -53,10 +59,12 @@ class Step(threading.local):
         return 1 if self.model is None else int(self.model.distribute_strategy.num_replicas_in_sync)
 
 
-current_step = Step()
+current_step = CurrentStep()
 
 
 def known_as_step(model: Model, step_function: Function) -> Function:
+    """The step, which says of itself that it is one: losses are shared by the replicas in steps only."""
+
     def step(data: Data) -> Data:
         outer, current_step.model = current_step.model, model
         try:
@@ -107,8 +115,8 @@ def traced_steps(model: Model, step_function: Function) -> tuple[Function, Funct
     return compiled(step), compiled(steps_on_iterator)
 
 
-def once_and_not_by_each(original: Function, announce: Announce) -> Function:
-    """All replicas predict the same batch; Keras joins what they say."""
+def once_and_not_by_each(original: Function) -> Function:
+    """All replicas predict the same batch, and Keras returns the rows of each: one after the other."""
 
     def predict_on_batch(self: Model, x: Data) -> Data:
         outputs = original(self, x)
@@ -116,7 +124,7 @@ def once_and_not_by_each(original: Function, announce: Announce) -> Function:
             return outputs
         announce()
         replicas = self.distribute_strategy.num_replicas_in_sync
-        return keras_trainer().tree.map_structure(lambda rows: rows[: len(rows) // replicas], outputs)
+        return map_structure(lambda rows: rows[: len(rows) // replicas], outputs)
 
     return predict_on_batch
 
@@ -137,10 +145,11 @@ def next_or_none(iterator: Data) -> Data:
 
 
 def outputs_of(model: Model, on_iterator: Function, iterator: Data) -> Data:
-    """Raises OutOfRangeError at the common end of the data.
+    """What an execution returns.
 
     Raises:
-        InputEndedError: the data ended here before it ended for all.
+        OutOfRangeError: the data have ended for all.
+        InputEndedError: they have ended here, before they ended for all.
     """
     done = getattr(iterator, "_multiworker_steps", 0)
     try:
@@ -160,7 +169,7 @@ def outputs_of(model: Model, on_iterator: Function, iterator: Data) -> Data:
     return outputs
 
 
-def steps_of_their_own(kind: str, original: Function, announce: Announce) -> Function:
+def steps_of_their_own(kind: str, original: Function) -> Function:
     """Until 3.6 `make_train_function` and `make_test_function` are alike, and have no `_make_function` in common."""
 
     def make_function(self: Model, force: bool = False) -> Function | None:

@@ -1,20 +1,20 @@
-"""Sums over all replicas, in one collective."""
+"""Sums of many numbers over all replicas, in one collective. Called in replica context."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from .stock import Data
+from .untyped import Data
 
 
 def assign_here(variable: Data, value: Data) -> None:
-    """Set this replica's copy of a distributed variable, in replica context."""
+    """Set this replica's copy of a distributed variable."""
     local = variable._get_on_device_or_primary() if hasattr(variable, "_get_on_device_or_primary") else variable
     local.assign(tf.cast(value, local.dtype))
 
 
 def sums(values: list[Data]) -> list[Data]:
-    """The sum of each over all replicas, as float64, in one collective; called in replica context.
+    """The sum of each over all replicas, as float64.
 
     32-bit integers and floats keep their value in float64.
     """
@@ -27,14 +27,15 @@ def sums(values: list[Data]) -> list[Data]:
     return [tf.reshape(part, tf.shape(tensor)) for part, tensor in zip(parts, tensors)]
 
 
-def is_number(tensor: Data) -> bool:
-    return bool(tensor.dtype.is_floating or tensor.dtype.is_integer)
+def has_number(value: Data) -> bool:
+    dtype = tf.convert_to_tensor(value).dtype
+    return bool(dtype.is_floating or dtype.is_integer)
 
 
 def all_reduce(operation: str, values: Data) -> Data:
-    """Reduce all numbers of a structure over all replicas; other leaves stay as they are. In replica context."""
+    """Reduce all numbers of a structure over all replicas; other leaves stay as they are."""
     leaves: list[Data] = [leaf if leaf is None else tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(values)]
-    numbers = [i for i, leaf in enumerate(leaves) if leaf is not None and is_number(leaf)]
+    numbers = [i for i, leaf in enumerate(leaves) if leaf is not None and has_number(leaf)]
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync if operation == "MEAN" else 1
     for i, total in zip(numbers, sums([leaves[i] for i in numbers])):
         leaves[i] = tf.cast(total / replicas, leaves[i].dtype)

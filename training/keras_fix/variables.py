@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from .stock import Announce, Data, Function, is_multi_worker
+from .strategy import is_multi_worker
+from .untyped import Data, Function
 
 
-def assign_unread(original: Function, _: Announce) -> Function:
-    """An assignment answers with the new value, which of a metric's variable is a sum over all workers.
+def assign_unread(original: Function) -> Function:
+    """An assignment returns the new value, and that of a metric's variable is a sum over all workers.
 
-    Nobody wants it where the metrics are reset, at the beginning of each epoch and each evaluation.
+    Nobody needs it where the metrics are reset, at the beginning of each epoch and each evaluation.
     """
 
     def _direct_assign(self: Any, value: Data) -> None:
@@ -24,17 +25,17 @@ def assign_unread(original: Function, _: Announce) -> Function:
     return _direct_assign
 
 
-def of_this_replica(original: Function, _: Announce) -> Function:
-    """`float(model.optimizer.learning_rate)`: a variable of several replicas is no number to Python, its value is."""
+def of_this_replica(original: Function) -> Function:
+    """`float(model.optimizer.learning_rate)` is a TypeError for several replicas' variable; its value is no such."""
 
     def number(self: Any) -> Any:
         of_several = is_multi_worker(getattr(self.value, "distribute_strategy", None))
-        return original(Value(self.ndim, self.shape, tf.convert_to_tensor(self.value)) if of_several else self)
+        return original(LocalValue(self.ndim, self.shape, tf.convert_to_tensor(self.value)) if of_several else self)
 
     return number
 
 
-class Value(NamedTuple):
+class LocalValue(NamedTuple):
     """As much of a Keras variable as it takes to make a number of it."""
 
     ndim: int
@@ -42,10 +43,10 @@ class Value(NamedTuple):
     value: Data
 
 
-def keep_apart(original: Function, _: Announce) -> Function:
-    """From 3.7 to 3.9 each update of a metric adds up what all replicas have: each must have its own part.
+def keep_apart(original: Function) -> Function:
+    """From 3.7 to 3.9 each update of a metric adds up what all replicas have: here each replica keeps its own part.
 
-    Until 3.6 each has, and since 3.10 its parts are added up when they are read.
+    Until 3.6 it does, and since 3.10 the parts are added up when they are read.
     """
 
     def _map_aggregation(self: Any, aggregation: str) -> Any:
@@ -55,7 +56,7 @@ def keep_apart(original: Function, _: Announce) -> Function:
     return _map_aggregation
 
 
-def make_seeds_of_signed_numbers(original: Function, _: Announce) -> Function:
+def make_seeds_of_signed_numbers(original: Function) -> Function:
     """Until 3.4 the seeds of Dropout and others are of a type that TensorFlow's collectives cannot carry."""
 
     def _initialize(self: Any, value: Data) -> None:
