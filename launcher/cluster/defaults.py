@@ -6,7 +6,8 @@ CONNECT_TIMEOUT = 10.0
 """Seconds that ssh has to connect."""
 LEASE = 15.0
 """Seconds that a host may be silent."""
-DEFAULT_COMMAND = ("python", "-m", "training")
+DEFAULT_COMMAND = ("python", "-P", "-m", "training")
+"""`-P`: a folder `training` where the command is typed is the user's own. Without it that is what `-m` finds first."""
 DEFAULT_RUN_DIR = "~/.tf-launch/runs"
 """Above the directories of runs on a host that is reached by ssh."""
 PROJECTS = "~/.tf-launch/projects"

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from launcher.cluster import placeholders
 from launcher.cluster.cluster import Cluster, Host
+from launcher.cluster.defaults import DEFAULT_COMMAND
 from launcher.cluster.redaction import redacted
 from launcher.cluster.redaction.commands import redacted_words
 from launcher.cluster.spec import ClusterSpec, Task, is_loopback, tf_config
@@ -42,7 +43,7 @@ class HostContext(NamedTuple):
     keras_fix: str | None
     """The directory of the package `keras_fix`."""
     program: str | None = None
-    """A directory behind all others on `PYTHONPATH`: the training program that we brought along."""
+    """The directory on `PYTHONPATH` in which the training program is; None: that of its Python."""
     training_python: str | None = None
     """What runs our own training program; None: `python`, as any other."""
 
@@ -169,7 +170,7 @@ def _plan_task(
         "LAUNCH_ATTEMPT": str(attempt),
         "LAUNCH_OUTPUT_DIR": context.output_dir,
         "LAUNCH_PROGRESS": progress,
-        **_bootstrapped(host, context, config),
+        **_bootstrapped(host, context, config, command),
     }
     return TaskPlan(
         task=task,
@@ -206,7 +207,14 @@ def python_of(command: Sequence[str], host: Host, context: HostContext) -> str:
 
 def brings_training(*commands: Sequence[str]) -> bool:
     """Whether one of the commands runs the training program of this package, which a host need not have."""
-    return any(command[0] in PYTHONS and tuple(command[1:3]) == ("-m", "training") for command in commands)
+    return any(
+        _is_default(command) or (command[0] in PYTHONS and tuple(command[1:3]) == ("-m", "training"))
+        for command in commands
+    )
+
+
+def _is_default(command: Sequence[str]) -> bool:
+    return tuple(command) == DEFAULT_COMMAND
 
 
 def is_off(switch: str | None) -> bool:
@@ -289,16 +297,19 @@ def _no_proxy(spec: ClusterSpec, environment: Mapping[str, str]) -> dict[str, st
     return {"no_grpc_proxy": ",".join([*filter(None, spared.split(",")), *hosts])}
 
 
-def _bootstrapped(host: Host, context: HostContext, config: str) -> dict[str, str]:
+def _bootstrapped(host: Host, context: HostContext, config: str, command: Sequence[str]) -> dict[str, str]:
     """What the bootstrap works by, and the path that brings it and the training program into a worker.
 
-    The bootstrap comes before the user's own modules, the training program after them.
+    The bootstrap comes before the user's own modules. The training program comes before them where it is the default
+    command, and after them where `python -m training` was asked for: that may be a package of the user's.
     """
     given = _given(host, context)
     works_by = {"LAUNCH_KERAS_FIX": context.keras_fix, "LAUNCH_TF_CONFIG": config}
     wanted = {key: value for key, value in works_by.items() if value and not is_off(given.get(key))}
     boots = wanted or "LAUNCH_KERAS" in host.env
-    if not boots and context.program is None:
+    program = context.program if brings_training(command) else None
+    if not boots and program is None:
         return {}
-    path = [context.bootstrap if boots else None, given.get("PYTHONPATH"), context.program]
+    modules = [program, given.get("PYTHONPATH")] if _is_default(command) else [given.get("PYTHONPATH"), program]
+    path = [context.bootstrap if boots else None, *modules]
     return {"PYTHONPATH": ":".join(filter(None, path)), **wanted}

@@ -48,7 +48,7 @@ def host_contexts(
 ) -> dict[str, HostContext]:
     """A context for each host of the file; `directory` is the run's own on this machine."""
     return {
-        host.name: _local_context(directory, fix_keras)
+        host.name: _local_context(directory, host.python, fix_keras)
         if host.is_local
         else _remote_context(host, names, facts.get(host.name, UNTOLD), fix_keras, brings_training(*cluster.commands))
         for host in cluster.hosts
@@ -70,7 +70,7 @@ def run_hosts(cluster: Cluster, contexts: Mapping[str, HostContext]) -> tuple[Ru
     )
 
 
-def _local_context(directory: Path, fix_keras: bool) -> HostContext:
+def _local_context(directory: Path, python: str | None, fix_keras: bool) -> HostContext:
     return HostContext(
         python=local_python(os.environ).path,
         workdir=here(),
@@ -81,6 +81,7 @@ def _local_context(directory: Path, fix_keras: bool) -> HostContext:
         bootstrap=str(BOOTSTRAP),
         keras_fix=str(KERAS_FIX) if fix_keras and KERAS_FIX.is_dir() else None,
         training_python=sys.executable,
+        program=str(TRAINING.parent) if python is None else None,
     )
 
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, get_type_hints
 
 from launcher.caller.here import here
 from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host
-from launcher.cluster.defaults import DEFAULT_COMMAND
 from launcher.cluster.file.keys import RESERVED
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.host_list import listed_cluster, local_cluster
+from launcher.cluster.plan import brings_training
 from launcher.cluster.redaction import redacted
 from launcher.cluster.redaction.commands import redacted_words
 from launcher.errors import LaunchError, UsageError
@@ -108,7 +108,7 @@ def requested_cluster(request: Request) -> Cluster:
         restart = restart._replace(max_restarts=request.max_restarts)
     if request.command:
         cluster = cluster._replace(command=request.command, per_task=NOTHING_ELSE)
-    if request.keras == "2" and tuple(cluster.command[:3]) == DEFAULT_COMMAND:
+    if request.keras == "2" and brings_training(cluster.command):
         raise UsageError(
             "--keras 2: the training program of tf-launch is written for Keras 3; name a command of your own"
         )

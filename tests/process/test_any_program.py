@@ -11,6 +11,7 @@ import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.launching import Launch, program, signals_of
@@ -328,3 +329,41 @@ def test_a_limit_on_open_files_is_told(launch: Start) -> None:
     assert "a process may have 40 open files on this machine" in started.stderr
     assert "ulimit -n" in started.stderr
     assert "Traceback" not in started.stderr
+
+
+# ---- the training program that comes along
+OWN_TRAINING = "import sys; print('the training of the user', sys.argv[1:])"
+OURS_SAYS = "`python -m training` trains with MultiWorkerMirroredStrategy, which has only chief and worker tasks"
+
+
+@pytest.fixture
+def own_training(tmp_path: Path) -> Path:
+    """A directory with a package of the user's that has the name of ours."""
+    directory = tmp_path / "project"
+    (directory / "training").mkdir(parents=True)
+    (directory / "training" / "__init__.py").touch()
+    (directory / "training" / "__main__.py").write_text(OWN_TRAINING)
+    return directory
+
+
+@pytest.mark.parametrize("found_by", ["working directory", "PYTHONPATH"])
+def test_without_a_command_our_training_program_runs_also_where_the_user_has_one(
+    launch: Start, own_training: Path, tmp_path: Path, found_by: str
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("hosts: [{host: localhost, tasks: {worker: 1, ps: 1}}]\n")
+    where: dict[str, Any] = (
+        {"cwd": own_training} if found_by == "working directory" else {"env": {"PYTHONPATH": str(own_training)}}
+    )
+
+    started = launch("--cluster", file, **where)
+
+    assert started.wait() == 1
+    assert OURS_SAYS in started.log("ps-0").decode()
+
+
+def test_a_user_who_names_a_training_program_gets_the_one_that_python_finds(launch: Start, own_training: Path) -> None:
+    started = launch("--workers", "1", "--", "python", "-m", "training", "--epochs", "3", cwd=own_training)
+
+    assert started.succeeded()
+    assert "the training of the user ['--epochs', '3']" in started.log("worker-0").decode()

@@ -70,6 +70,17 @@ assert len(names) > 5
 print(max(float(numpy.max(numpy.abs(one.get_tensor(name) - other.get_tensor(name)))) for name in names))
 """
 """How far the numbers of two checkpoints are from each other."""
+def test_without_a_command_the_training_program_that_comes_along_runs_also_where_a_hosts_user_has_one(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    hosts[0].write("/home/tb/training/__main__.py", b"print('the training of the user')")
+    options = cluster({"host": hosts[0].name, "tasks": {"worker": 1, "ps": 1}}, defaults=TENSORFLOW)
+    started = launch(*options)
+
+    assert started.wait(TRAINING) == 1
+    assert "which has only chief and worker tasks" in started.log("ps-0").decode()
+
+
 LONG_ENOUGH = ("--", "python", "-m", "training", "--epochs", "24")
 """For three faults on the way."""
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from launcher.cluster.cluster import Cluster, Host
+from launcher.cluster.defaults import DEFAULT_COMMAND
 from launcher.cluster.plan import HostContext, TaskPlan, plan_attempt, python_of, thread_warnings, worker_argv
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.errors import UsageError
@@ -25,9 +26,10 @@ def planned(
     fix: str | None = None,
     command: tuple[str, ...] = ("python", "train.py"),
     per_task: Mapping[str, tuple[str, ...]] | None = None,
+    program: str | None = None,
 ) -> dict[str, TaskPlan]:
     spec = ClusterSpec({task: f"127.0.0.1:{2000 + n}" for n, task in enumerate(host.tasks)})
-    context = CONTEXT._replace(environment=environment or {}, keras_fix=fix)
+    context = CONTEXT._replace(environment=environment or {}, keras_fix=fix, program=program)
     file = Cluster("test", (host,), command, per_task=per_task or {})
     plan = plan_attempt(file, spec, {host.name: context}, "r", attempt=1)
     return {each.task.slug: each for each in plan.tasks}
@@ -182,6 +184,21 @@ def test_without_the_keras_fix_the_bootstrap_still_brings_the_clusters_own_tf_co
     assert "LAUNCH_KERAS_FIX" not in env
 
 
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        (DEFAULT_COMMAND, "/opt/program:/home/me/lib"),
+        (("python", "-m", "training"), "/home/me/lib:/opt/program"),
+        (("python", "train.py"), "/home/me/lib"),
+    ],
+)
+def test_our_training_program_comes_before_the_users_modules_only_where_no_command_is_named(
+    command: tuple[str, ...], path: str
+) -> None:
+    env = planned(TWO, {"PYTHONPATH": "/home/me/lib"}, command=command, program="/opt/program")["worker-0"].env
+    assert env["PYTHONPATH"] == f"{BOOTSTRAP}:{path}"
+
+
 @pytest.mark.parametrize("off", ["0", "off", "No", "false"])
 @pytest.mark.parametrize("switch", ["LAUNCH_KERAS_FIX", "LAUNCH_TF_CONFIG"])
 def test_what_the_user_switches_off_is_left_out(switch: str, off: str) -> None:
@@ -244,6 +261,7 @@ def test_a_task_whose_type_has_a_command_of_its_own_runs_that() -> None:
     ("command", "named", "python"),
     [
         (("python", "train.py"), None, "/venv/bin/python"),
+        (DEFAULT_COMMAND, None, "/launcher/bin/python"),
         (("python", "-m", "training"), None, "/launcher/bin/python"),
         (("python", "-m", "training"), "~/tf/bin/python", "~/tf/bin/python"),
         (("train.py",), "~/tf/bin/python", "~/tf/bin/python"),
