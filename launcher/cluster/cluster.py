@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from launcher.cluster.defaults import CONNECT_TIMEOUT, DEFAULT_COMMAND, LEASE, LOCALHOST
 from launcher.cluster.spec import Task
+
+if TYPE_CHECKING:
+    from launcher.cluster.file.source import Source
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 NOTHING_ELSE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -96,14 +99,6 @@ class Sync(NamedTuple):
     """Whether what `.gitignore` files name stays here."""
 
 
-class Unshown(str):
-    """A text that may hold secrets."""
-
-    def __repr__(self) -> str:
-        """Nothing of it: this may end up in a message."""
-        return "<not shown>"
-
-
 class Cluster(NamedTuple):
     """A whole cluster file, checked. The same value stands for `--workers` and `--hosts`, without any file."""
 
@@ -121,8 +116,8 @@ class Cluster(NamedTuple):
     """By task type: what its tasks run in place of `command`."""
     open_network: bool = False
     """Whether anybody may connect to the tasks' ports, not just the hosts of the run."""
-    text: str = ""
-    """What was read; empty: there is no file."""
+    source: Source | None = None
+    """None: there is no file."""
 
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:

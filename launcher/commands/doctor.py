@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from launcher.caller.standard_output import write_out
-from launcher.cluster.file.places import Places
+from launcher.cluster.file.source import Places
 from launcher.commands import options
 from launcher.commands.run import signals_into
 from launcher.console.console import STDOUT
@@ -78,7 +78,7 @@ def doctor(request: DoctorRequest) -> int:
         UsageError: the cluster file has mistakes, or asks for what cannot be.
     """
     cluster = requested_cluster(request.run)
-    places = Places(request.run.cluster)
+    places = cluster.source.places if cluster.source else Places()
     if sys.stderr.isatty():
         sys.stderr.write(f"examining {', '.join(host.name for host in cluster.hosts)} ...\n")
     inbox: Inbox = SimpleQueue()

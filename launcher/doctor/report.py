@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from launcher.cluster.file.places import Places
+from launcher.cluster.file.source import Places
 from launcher.cluster.redaction import in_values, redacted_text
 from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.exchange import ring_seconds

@@ -11,7 +11,6 @@ from datetime import datetime
 from launcher import __version__
 from launcher.cluster.plan import AttemptPlan
 from launcher.cluster.redaction.commands import redacted_words
-from launcher.cluster.redaction.yaml_copy import redacted_yaml
 from launcher.errors import LaunchError
 from launcher.run.result import RunResult
 from launcher.run.run import Run
@@ -34,8 +33,8 @@ class RunRecord:
             self._run.directory.write_plan(plan.attempt, plan.as_record())
             if not is_first:
                 return
-            if self._run.cluster.text:
-                self._run.directory.write_cluster_file(redacted_yaml(self._run.cluster.text))
+            if self._run.cluster.source is not None:
+                self._run.directory.write_cluster_file(self._run.cluster.source.redacted())
             self._write_state("running", hosts)
 
     def bring(self, result: RunResult, hosts: Sequence[RunHost]) -> None:

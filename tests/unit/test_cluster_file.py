@@ -55,7 +55,7 @@ def read(tmp_path: Path) -> Read:
     def read(text: str | bytes) -> Cluster:
         path = tmp_path / "two_local.yaml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return read_cluster_file(path)._replace(text="")
+        return read_cluster_file(path)._replace(source=None)
 
     return read
 
@@ -204,7 +204,7 @@ def test_a_name_with_a_newline_does_not_break_the_path(tmp_path: Path) -> None:
     path = tmp_path / "two\n'local\" .yaml"
     path.write_text("hosts: [{host: localhost, workers: 2}]")
 
-    assert read_cluster_file(path)._replace(text="") == Cluster("two\n'local\" ", TWO_LOCAL)
+    assert read_cluster_file(path)._replace(source=None) == Cluster("two\n'local\" ", TWO_LOCAL)
 
 
 def test_the_environment_is_not_in_a_files_repr(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from launcher.cluster.cluster import Cluster, Host
-from launcher.cluster.file.places import Places
+from launcher.cluster.file.reading import read_cluster_file
+from launcher.cluster.file.source import Places
 from launcher.cluster.spec import Task
 from launcher.doctor.answers import Answers, Gpu, Gpus, Python, Room, Surroundings
 from launcher.doctor.examination import Dial, Examination, Gradients, HostExamination, Speed
@@ -61,7 +62,9 @@ FINDINGS = [
 def places(tmp_path: Path) -> Places:
     path = tmp_path / "cluster.yaml"
     path.write_text(FILE)
-    return Places(path)
+    source = read_cluster_file(path).source
+    assert source is not None
+    return source.places
 
 
 def test_a_person_reads_a_line_for_each_host_then_the_findings(tmp_path: Path) -> None:
@@ -97,15 +100,15 @@ def test_a_person_reads_a_line_for_each_host_then_the_findings(tmp_path: Path) -
 
 
 def test_all_is_well_is_said_too(tmp_path: Path) -> None:
-    assert as_text(EXAMINATION, [], Places(None)).endswith("\n\nAll is well: a run can start.\n")
-    assert as_text(EXAMINATION, FINDINGS[:1], Places(None)).endswith("\n\n1 note: a run can start.\n")
+    assert as_text(EXAMINATION, [], Places()).endswith("\n\nAll is well: a run can start.\n")
+    assert as_text(EXAMINATION, FINDINGS[:1], Places()).endswith("\n\n1 note: a run can start.\n")
 
 
 def test_long_lines_are_folded_on_a_terminal_only(tmp_path: Path) -> None:
     long = [Finding(Severity.NOTE, "x").because("because").on("gpu-a", "word " * 100)]
 
-    assert max(map(len, as_text(EXAMINATION, long, Places(None), width=60).splitlines())) <= 60
-    assert max(map(len, as_text(EXAMINATION, long, Places(None)).splitlines())) > 500
+    assert max(map(len, as_text(EXAMINATION, long, Places(), width=60).splitlines())) <= 60
+    assert max(map(len, as_text(EXAMINATION, long, Places()).splitlines())) > 500
 
 
 def test_a_machine_reads_everything_and_no_secret(tmp_path: Path) -> None:
@@ -170,8 +173,8 @@ def test_what_a_host_said_cannot_harm_a_terminal_and_the_record_keeps_it() -> No
     )
     findings = [Finding(Severity.ERROR, "x").because(evil, evil).on("gpu-a", evil)]
 
-    text = as_text(examination, findings, Places(None), verbose=True)
-    record = json.dumps(as_record(examination, findings, Places(None), 3))
+    text = as_text(examination, findings, Places(), verbose=True)
+    record = json.dumps(as_record(examination, findings, Places(), 3))
 
     assert all(each.isprintable() or each == "\n" for each in text)
     assert "\nAll is well" not in text

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.redaction.commands import redacted_words
-from launcher.cluster.redaction.yaml_copy import redacted_yaml
 from launcher.commands.collect import command as collect_command
 from launcher.commands.collect import with_secrets
 from launcher.errors import UsageError
@@ -35,7 +35,9 @@ def cluster(tmp_path: Path) -> Path:
 def run(tmp_path: Path, cluster: Path) -> RunDirectory:
     """A run of it."""
     directory = RunDirectory.create(tmp_path / "runs", "x", datetime.now().astimezone())
-    directory.write_cluster_file(redacted_yaml(FILE))
+    source = read_cluster_file(cluster).source
+    assert source is not None
+    directory.write_cluster_file(source.redacted())
     options = tuple(redacted_words(["-o", OPTION]))
     request = Request(cluster=cluster).as_record()
     hosts = (RunHost("gpu1", ("worker-0",), "/r", "/r/chief", options),)

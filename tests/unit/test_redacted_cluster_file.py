@@ -12,12 +12,18 @@ from hypothesis import strategies as st
 
 from launcher.cluster.file.file_text import Mistakes
 from launcher.cluster.file.reading import read_cluster_file
+from launcher.cluster.file.redacted_copy import IN_PLACE_OF_COMMENT, redacted_copy
 from launcher.cluster.file.yaml_nodes import YamlList, YamlMap, parse
 from launcher.cluster.redaction import REDACTED
-from launcher.cluster.redaction.yaml_copy import IN_PLACE_OF_COMMENT, redacted_yaml
 from launcher.errors import ClusterFileError
 
 HOST = "hosts:\n- host: localhost\n"
+
+
+def redacted_yaml(text: str) -> str:
+    root = parse(text, Mistakes("c.yaml"))
+    assert root is not None
+    return redacted_copy(text, root)
 
 
 def test_every_character_but_the_secrets_stays() -> None:

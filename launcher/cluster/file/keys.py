@@ -1,18 +1,15 @@
-"""Every key of a cluster file: what it may hold, and which keys contradict each other."""
+"""Every key of a cluster file, and what it may hold."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
-from launcher.cluster.file.checks import check_hosts, check_per_task, check_sync, merged_hosts
-from launcher.cluster.file.file_text import Mistakes, read_text
 from launcher.cluster.file.value_kinds import Count, Duration, Flag, Kind, Text
-from launcher.cluster.file.value_structures import Entries, Environment, ListOf, Ports, Record, Shorthand, Words
-from launcher.cluster.file.yaml_nodes import parse
+from launcher.cluster.file.value_structures import Environment, ListOf, Ports, Record, Shorthand, Words
 from launcher.cluster.spec import TASK_TYPES
 
 HOST_EXAMPLE = "{host: localhost, workers: 2}"
@@ -127,26 +124,3 @@ ROOT = Record(
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a cluster file, for editors; it knows the keys and types, not the contradictions."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tf-launch cluster file", **ROOT.schema}
-
-
-def read_entries(path: Path, copy: Path | None = None) -> tuple[str, Entries, tuple[Entries, ...]]:
-    """The file's text, its top level, and its hosts with `defaults` merged in. All of it is correct.
-
-    A `copy`, if there is one, is read in its place.
-
-    Raises:
-        ClusterFileError: with every mistake of the file.
-    """
-    mistakes = Mistakes(str(copy or path))
-    text = read_text(copy or path, mistakes)
-    root = parse(text, mistakes)
-    if root is None:
-        mistakes.fail(1, 1, f"the file is empty; write at least hosts: [{HOST_EXAMPLE}]")
-    file = ROOT.read(root, "the cluster file", mistakes)
-    hosts = merged_hosts(file, mistakes) if isinstance(file, Entries) else ()
-    check_hosts(hosts, mistakes)
-    if isinstance(file, Entries):
-        check_sync(file, path, mistakes)
-        check_per_task(file, hosts, mistakes)
-    mistakes.check()
-    return text, file, hosts

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from launcher.cluster.cluster import Cluster, Host, PortRange, RestartLimits, Ssh, Sync, Timeouts, Unshown
+from launcher.cluster.cluster import Cluster, Host, PortRange, RestartLimits, Ssh, Sync, Timeouts
 from launcher.cluster.defaults import LOCALHOST, PROJECTS
-from launcher.cluster.file.checks import project_directory, task_counts
-from launcher.cluster.file.keys import read_entries
+from launcher.cluster.file.checks import (
+    check_hosts,
+    check_per_task,
+    check_sync,
+    merged_hosts,
+    project_directory,
+    task_counts,
+)
+from launcher.cluster.file.file_text import Mistakes, read_text
+from launcher.cluster.file.keys import HOST_EXAMPLE, ROOT
+from launcher.cluster.file.source import Places, Source
+from launcher.cluster.file.value_structures import Entries
+from launcher.cluster.file.yaml_nodes import Node, parse
 from launcher.cluster.redaction import redacted_text
 from launcher.cluster.spec import Task, number_tasks
-
-if TYPE_CHECKING:
-    from launcher.cluster.file.value_structures import Entries
 
 ROOT_VALUES = ("name", "command", "collect", "collect_interval")
 """The keys of the file's top level that hold one value."""
@@ -32,7 +40,29 @@ def read_cluster_file(path: Path, copy: Path | None = None) -> Cluster:
     Raises:
         ClusterFileError: with every mistake of the file, each with its line and column.
     """
-    text, file, hosts = read_entries(path, copy)
+    mistakes = Mistakes(str(copy or path))
+    text = read_text(copy or path, mistakes)
+    root = parse(text, mistakes)
+    if root is None:
+        mistakes.fail(1, 1, f"the file is empty; write at least hosts: [{HOST_EXAMPLE}]")
+    file, hosts = _checked(root, path, mistakes)
+    places = Places(copy or path, {host.values["host"]: host for host in hosts})
+    return _cluster(file, hosts, path)._replace(source=Source(text, root, places))
+
+
+def _checked(root: Node, path: Path, mistakes: Mistakes) -> tuple[Entries, tuple[Entries, ...]]:
+    """The top level, and the hosts with `defaults` merged in; all of it is correct."""
+    file = ROOT.read(root, "the cluster file", mistakes)
+    hosts = merged_hosts(file, mistakes) if isinstance(file, Entries) else ()
+    check_hosts(hosts, mistakes)
+    if isinstance(file, Entries):
+        check_sync(file, path, mistakes)
+        check_per_task(file, hosts, mistakes)
+    mistakes.check()
+    return file, hosts
+
+
+def _cluster(file: Entries, hosts: Sequence[Entries], path: Path) -> Cluster:
     numbered = number_tasks(task_counts(host) or {} for host in hosts)
     given: dict[str, Any] = {key: file.values[key] for key in ROOT_VALUES if key in file.values}
     if "name" in given:
@@ -45,7 +75,6 @@ def read_cluster_file(path: Path, copy: Path | None = None) -> Cluster:
         timeouts=Timeouts(**_section(file, "timeouts")),
         per_task=_section(file, "per_task"),
         open_network=_section(file, "network").get("open", False),
-        text=Unshown(text),
         **{"name": path.stem, **given},
     )
 

@@ -1,4 +1,8 @@
-"""YAML text as nodes that know their place. Whatever the text holds, it is read in bounded time and memory."""
+"""YAML text as nodes that know their place. Whatever the text holds, it is read in bounded time and memory.
+
+A file is walked through once: its values, their places, and its copy without secrets all come from these nodes. They
+are made of the parser's events: `yaml.compose` refuses an anchor that is given again, hides tags, has no bounds.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,8 @@ MAX_DEPTH = 20
 
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 """What escapes such as `"\\0"` can put into a text, though no argument or variable can hold it."""
+_PROPERTIES = re.compile(r"(?:[&!]\S*+\s*+(?:#[^\r\n\x85\u2028\u2029]*+\s*+)*+)*+")
+"""An anchor and a tag in front of a value, and the comments behind them."""
 _TAB_INDENT = re.compile(r"( *)\t\s*\S")
 _KINDS = {
     "tag:yaml.org,2002:str": "text",
@@ -45,6 +51,8 @@ class Scalar(NamedTuple):
     """As written, after YAML has removed quotes and escapes."""
     kind: str
     """What YAML takes it for: text, integer, number, truth value, nothing, date or merge key."""
+    span: tuple[int, int] = (0, 0)
+    """Where it begins and ends in the text, quotes included; an anchor and a tag stand before it."""
     size: int = 1
 
 
@@ -76,7 +84,7 @@ def parse(text: str, mistakes: Mistakes) -> Node | None:
     # libyaml's parser is ten times faster; PyYAML has it wherever it was installed from a wheel.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _Tree(yaml.parse(text, loader), mistakes).document()
+        return _Tree(text, yaml.parse(text, loader), mistakes).document()
     except yaml.MarkedYAMLError as error:
         _fail_with_syntax(error, text, mistakes)
     except yaml.YAMLError as error:
@@ -111,10 +119,11 @@ def _tab_indents(text: str) -> Iterator[tuple[int, int]]:
 class _Tree:
     """Builds nodes from the parser's events; built from below, a node that contains itself cannot come about."""
 
-    def __init__(self, events: Iterator[Any], mistakes: Mistakes) -> None:
+    def __init__(self, text: str, events: Iterator[Any], mistakes: Mistakes) -> None:
         import yaml
 
         self._yaml = yaml
+        self._text = text
         resolver: Any = yaml.resolver.Resolver
         self._resolve = resolver().resolve
         self._events = events
@@ -171,7 +180,15 @@ class _Tree:
         if _UNUSABLE.search(event.value):
             self._add(event, "a text with a NUL character or half a character; no program can be given it: remove it")
         plain_tag = self._resolve(self._yaml.ScalarNode, event.value, event.implicit)
-        return Scalar(line, column, event.value, _KINDS.get(plain_tag if event.tag is None else "", "text"))
+        kind = _KINDS.get(plain_tag if event.tag is None else "", "text")
+        return Scalar(line, column, event.value, kind, self._span(event))
+
+    def _span(self, event: Any) -> tuple[int, int]:
+        start, end = event.start_mark.index, event.end_mark.index
+        if event.anchor or event.tag:
+            begins = _PROPERTIES.match(self._text, start, end)
+            start = begins.end() if begins else start
+        return start, end
 
     def _list(self, start: Any, depth: int) -> YamlList:
         items = []

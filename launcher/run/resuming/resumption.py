@@ -16,7 +16,6 @@ from launcher.cluster.cluster import Cluster
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.placeholders import kept
 from launcher.cluster.redaction import REDACTED
-from launcher.cluster.redaction.yaml_copy import redacted_yaml
 from launcher.errors import ClusterFileError, UsageError
 from launcher.hosts.access import chosen_options
 from launcher.run.request import FOR_ONE_LAUNCH, Request
@@ -177,9 +176,10 @@ def _copy(directory: RunDirectory) -> str | None:
 
 def _redacted_text(cluster: Path) -> str | None:
     try:
-        return redacted_yaml(read_cluster_file(cluster).text)
+        source = read_cluster_file(cluster).source
     except ClusterFileError:
         return None  # it is gone, or has become something else
+    return source and source.redacted()
 
 
 def _differences(directory: RunDirectory, together: Request, earlier: Request) -> Iterator[str]:
