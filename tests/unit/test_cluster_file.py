@@ -12,7 +12,7 @@ import pytest
 from launcher.cluster.cluster import Cluster, Host, PortRange, RestartLimits, Ssh, Sync, Timeouts
 from launcher.cluster.file.keys import ROOT, json_schema
 from launcher.cluster.file.reading import read_cluster_file
-from launcher.cluster.file.value_structures import ListOf, Record, Shorthand
+from launcher.cluster.file.value_structures import ListOf, Section, Shorthand
 from launcher.cluster.spec import Task
 
 Read = Callable[[str | bytes], Cluster]
@@ -230,11 +230,11 @@ def test_the_schema_for_editors_is_current() -> None:
     assert json.loads(file.read_text()) == json_schema(), remedy
 
 
-def keys_of(record: Record) -> set[str]:
-    """The keys of a record and of what it holds."""
-    inner = [kind.item if isinstance(kind, ListOf) else kind for kind in record.keys.values()]
-    inner = [kind.record if isinstance(kind, Shorthand) else kind for kind in inner]
-    return set(record.keys).union(*(keys_of(kind) for kind in inner if isinstance(kind, Record)))
+def keys_of(section: Section) -> set[str]:
+    """The keys of a section and of what it holds."""
+    inner = [kind.item if isinstance(kind, ListOf) else kind for kind in section.keys.values()]
+    inner = [kind.section if isinstance(kind, Shorthand) else kind for kind in inner]
+    return set(section.keys).union(*(keys_of(kind) for kind in inner if isinstance(kind, Section)))
 
 
 def test_the_documentation_describes_every_key_and_no_other() -> None:

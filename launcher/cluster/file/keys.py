@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from launcher.cluster.file.value_kinds import Count, Duration, Flag, Kind, Text
-from launcher.cluster.file.value_structures import Environment, ListOf, Ports, Record, Shorthand, Words
+from launcher.cluster.file.value_kinds import Count, Duration, Flag, Text, ValueKind
+from launcher.cluster.file.value_structures import Environment, ListOf, Ports, Section, Shorthand, Words
 from launcher.cluster.spec import TASK_TYPES
 
 HOST_EXAMPLE = "{host: localhost, workers: 2}"
@@ -38,13 +38,13 @@ def _is_below(text: str) -> bool:
     return bool(text) and not path.is_absolute() and ".." not in path.parts
 
 
-SSH = Record(
+SSH = Section(
     {"config": Text("the path of a file"), "connect_timeout": Duration(zero=False), "options": Words()},
     "{connect_timeout: 10s}",
 )
-SHARED_HOST_KEYS: Mapping[str, Kind] = {
+SHARED_HOST_KEYS: Mapping[str, ValueKind] = {
     "workers": Count(0, 9999),
-    "tasks": Record({kind: Count(0, 9999) for kind in TASK_TYPES}, "{chief: 1, worker: 2}", hints=FORMER_TYPES),
+    "tasks": Section({kind: Count(0, 9999) for kind in TASK_TYPES}, "{chief: 1, worker: 2}", hints=FORMER_TYPES),
     "gpus": ListOf(Count(0, 9999), "GPU", "[0, 1]", unique=True),
     "python": Text("the path or name of a Python interpreter"),
     "workdir": Text("the path of a directory"),
@@ -53,13 +53,13 @@ SHARED_HOST_KEYS: Mapping[str, Kind] = {
     "hold_ports": Flag(),
     "run_dir": Text("the path of a directory"),
 }
-HOST_KEYS: Mapping[str, Kind] = {
+HOST_KEYS: Mapping[str, ValueKind] = {
     "host": Text(f"localhost or {SSH_DESTINATION}", r"(?!-)(?!(?!ssh://)[^@]*:[^@]*@)\S{1,300}", str.isprintable),
     "address": Text("a host name or an IP address that others can dial, without a port", check=_is_address),
     **SHARED_HOST_KEYS,
     "ssh": SSH,
 }
-SYNC = Record(
+SYNC = Section(
     {
         "from": Text("the path of a directory"),
         "exclude": ListOf(Text("a pattern as in .gitignore", PATTERN), "pattern", '["*.ckpt"]', unique=True),
@@ -68,11 +68,11 @@ SYNC = Record(
     '{from: ., exclude: ["*.ckpt"]}',
     required=("from",),
 )
-ROOT = Record(
+ROOT = Section(
     {
         "name": Text("a text without '/' that can name a directory", r"(?!\.)(?=.*\S)[^/\n]{1,100}"),
         "hosts": ListOf(
-            Record(
+            Section(
                 HOST_KEYS,
                 HOST_EXAMPLE,
                 required=("host",),
@@ -82,7 +82,7 @@ ROOT = Record(
             f"[{HOST_EXAMPLE}]",
             low=1,
         ),
-        "defaults": Record(
+        "defaults": Section(
             SHARED_HOST_KEYS,
             "{python: python3.11}",
             hints={
@@ -92,9 +92,9 @@ ROOT = Record(
         ),
         "ssh": SSH,
         "command": Words(low=1),
-        "per_task": Record({kind: Words(low=1) for kind in TASK_TYPES}, "{ps: [python, ps.py]}", hints=FORMER_TYPES),
-        "restart": Record({"max_restarts": Count(0), "backoff": Duration()}, "{max_restarts: 3, backoff: 1s}"),
-        "timeouts": Record(
+        "per_task": Section({kind: Words(low=1) for kind in TASK_TYPES}, "{ps: [python, ps.py]}", hints=FORMER_TYPES),
+        "restart": Section({"max_restarts": Count(0), "backoff": Duration()}, "{max_restarts: 3, backoff: 1s}"),
+        "timeouts": Section(
             {
                 "start": Duration(zero=False),
                 "stall": STALL,
@@ -105,7 +105,7 @@ ROOT = Record(
             },
             "{start: 120s, grace: 30s}",
         ),
-        "network": Record({"open": Flag()}, "{open: true}"),
+        "network": Section({"open": Flag()}, "{open: true}"),
         "sync": Shorthand("from", SYNC, "the path of the project's directory"),
         "collect": ListOf(
             Text("a path below the chief's output directory", check=_is_below),

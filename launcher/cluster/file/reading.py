@@ -52,7 +52,7 @@ def read_cluster_file(path: Path, copy: Path | None = None) -> Cluster:
 
 def _checked(root: Node, path: Path, mistakes: Mistakes) -> tuple[Entries, tuple[Entries, ...]]:
     """The top level, and the hosts with `defaults` merged in; all of it is correct."""
-    file = ROOT.read(root, "the cluster file", mistakes)
+    file = ROOT.value_of(root, "the cluster file", mistakes)
     hosts = merged_hosts(file, mistakes) if isinstance(file, Entries) else ()
     check_hosts(hosts, mistakes)
     if isinstance(file, Entries):

@@ -15,14 +15,14 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST = 7 * 24 * 3600.0
 
 
-class Kind(Protocol):
+class ValueKind(Protocol):
     """What values of one key may be."""
 
     @property
     def schema(self) -> dict[str, Any]:
         """The same as a JSON Schema."""
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         """The value, or `UNREAD` after noting what is wrong. `name` is what messages call it."""
 
 
@@ -53,11 +53,9 @@ class Text(NamedTuple):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """A string."""
         return {"type": "string", "description": self.allowed}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
-        """The text as it stands."""
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         if not isinstance(node, Scalar) or node.kind != "text":
             return wrong(node, name, f"{self.allowed}{_quoted_remedy(node)}", mistakes)
         if not re.fullmatch(self.pattern, node.text) or not self.check(node.text):
@@ -76,10 +74,9 @@ class AsWritten:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Any single value but null."""
         return {"type": ["string", "number", "boolean"]}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         """The text as it stands in the file, without its quotes."""
         if not isinstance(node, Scalar) or node.kind == "nothing":
             remedy = _braces_remedy(node) or 'write "" for an empty text'
@@ -102,16 +99,14 @@ class Count(NamedTuple):
 
     @property
     def allowed(self) -> str:
-        """The range in words."""
         until = "or more" if self.high is None else f"to {self.high}"
         return f"a whole number in plain digits, {self.low} {until}"
 
     @property
     def schema(self) -> dict[str, Any]:
-        """An integer."""
         return {"type": "integer", "minimum": self.low} | ({} if self.high is None else {"maximum": self.high})
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         """The number. What YAML would read in another base (`010`, `0x10`, `1:30`) is a mistake."""
         if not isinstance(node, Scalar) or node.kind != "integer":
             return wrong(node, name, self.allowed, mistakes)
@@ -128,11 +123,9 @@ class Flag:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """A boolean."""
         return {"type": "boolean"}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
-        """The truth value."""
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         if isinstance(node, Scalar) and node.kind == "truth value" and node.text in ("true", "false"):
             return node.text == "true"
         return wrong(node, name, "true or false", mistakes)
@@ -146,18 +139,15 @@ class Duration(NamedTuple):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """A text with a unit, or seconds."""
         text = {"type": "string", "pattern": f"^{_DURATION.pattern}$"}
         return {"anyOf": [text, {"type": "number", "minimum": 0}]}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
-        """Seconds."""
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         seconds = self.seconds(node.text) if isinstance(node, Scalar) else None
         return wrong(node, name, self.allowed, mistakes) if seconds is None else seconds
 
     @property
     def allowed(self) -> str:
-        """What it may be in words."""
         above = "" if self.zero else "above 0 and "
         return f"a duration {above}of at most 7 days, such as 500ms, 10s, 10m, 1h, or a number of seconds"
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from launcher.cluster.file.file_text import UNREAD, Mistakes, shortened
-from launcher.cluster.file.value_kinds import AsWritten, Count, Kind, wrong
+from launcher.cluster.file.value_kinds import AsWritten, Count, ValueKind, wrong
 from launcher.cluster.file.yaml_nodes import Node, Scalar, YamlList, YamlMap
 
 _PORTS = re.compile(r"([1-9][0-9]{0,8})(?:\s*-\s*([1-9][0-9]{0,8}))?")
@@ -19,7 +19,7 @@ _PORTS = re.compile(r"([1-9][0-9]{0,8})(?:\s*-\s*([1-9][0-9]{0,8}))?")
 class ListOf(NamedTuple):
     """A list of values of one kind, read as a tuple."""
 
-    item: Kind
+    item: ValueKind
     noun: str
     """What messages call one item."""
     example: str
@@ -29,15 +29,14 @@ class ListOf(NamedTuple):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """An array."""
         more = {"uniqueItems": True} if self.unique else {}
         return {"type": "array", "items": self.item.schema, "minItems": self.low, **more}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         """The items that could be read; `UNREAD` if one could not."""
         if not isinstance(node, YamlList) or len(node.items) < self.low:
             return wrong(node, name, f"a list such as {self.example}", mistakes)
-        values = [self.item.read(item, self.noun, mistakes) for item in node.items]
+        values = [self.item.value_of(item, self.noun, mistakes) for item in node.items]
         if self.unique and _repeated(node, values, self.noun, mistakes):
             return UNREAD
         return UNREAD if any(value is UNREAD for value in values) else tuple(values)
@@ -61,16 +60,14 @@ class Ports:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """A range, a number, or a list of numbers."""
         port = {"type": "integer", "minimum": 1, "maximum": 65535}
         span = {"type": "string", "pattern": r"^[0-9]+\s*-\s*[0-9]+$"}
         return {"anyOf": [port, span, {"type": "array", "items": port, "minItems": 1, "uniqueItems": True}]}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
-        """First and last port."""
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         if not isinstance(node, YamlList):
             return self._span(node, name, mistakes)
-        ports = ListOf(Count(1, 65535), "port", "[20000, 20001]", unique=True, low=1).read(node, name, mistakes)
+        ports = ListOf(Count(1, 65535), "port", "[20000, 20001]", unique=True, low=1).value_of(node, name, mistakes)
         if ports is UNREAD:
             return UNREAD
         if max(ports) - min(ports) != len(ports) - 1:
@@ -93,13 +90,11 @@ class Words(NamedTuple):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """An array, or a string."""
         return {"anyOf": [{"type": "string"}, {"type": "array", "items": AsWritten().schema, "minItems": self.low}]}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
-        """The words as a tuple."""
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         if isinstance(node, YamlList):
-            words = ListOf(AsWritten(), f"a word of {name}", "[python, train.py]").read(node, name, mistakes)
+            words = ListOf(AsWritten(), f"a word of {name}", "[python, train.py]").value_of(node, name, mistakes)
         elif isinstance(node, Scalar) and node.kind != "nothing":
             words = self._split(node, name, mistakes)
         else:
@@ -109,7 +104,7 @@ class Words(NamedTuple):
         return words
 
     def _split(self, node: Scalar, name: str, mistakes: Mistakes) -> Any:
-        text = AsWritten().read(node, name, mistakes)
+        text = AsWritten().value_of(node, name, mistakes)
         try:
             return text if text is UNREAD else tuple(shlex.split(text))
         except ValueError as error:
@@ -124,11 +119,9 @@ class Environment(NamedTuple):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """An object of single values."""
         return {"type": "object", "additionalProperties": AsWritten().schema}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
-        """Name -> value."""
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         if not isinstance(node, YamlMap):
             found = "a list" if isinstance(node, YamlList) else "one value"  # which is not repeated: it may be a secret
             return mistakes.add(node, f"{name} is {found}; allowed is a mapping such as {{NCCL_DEBUG: WARN}}")
@@ -141,7 +134,7 @@ class Environment(NamedTuple):
         for reserved, reason in self.reserved.items():
             if re.fullmatch(reserved, key.text):
                 return mistakes.add(key, f"{key.text} cannot be set here; {reason}")
-        return AsWritten().read(value, f"the value of {_named(key.text)}", mistakes)
+        return AsWritten().value_of(value, f"the value of {_named(key.text)}", mistakes)
 
 
 def _named(variable: str) -> str:
@@ -159,10 +152,10 @@ class Entries(NamedTuple):
     """The node of every known key, also where its value is wrong."""
 
 
-class Record(NamedTuple):
+class Section(NamedTuple):
     """A mapping with fixed keys."""
 
-    keys: Mapping[str, Kind]
+    keys: Mapping[str, ValueKind]
     example: str
     required: tuple[str, ...] = ()
     hints: Mapping[str, str] = MappingProxyType({})
@@ -170,12 +163,11 @@ class Record(NamedTuple):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """An object without further keys."""
         properties = {key: kind.schema for key, kind in self.keys.items()}
         more = {"required": list(self.required)} if self.required else {}
         return {"type": "object", "additionalProperties": False, "properties": properties, **more}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         """`Entries`, also where some of them are wrong."""
         if not isinstance(node, YamlMap):
             return wrong(node, name, f"a mapping such as {self.example}", mistakes)
@@ -186,7 +178,7 @@ class Record(NamedTuple):
             if key not in node.entries:
                 mistakes.add(node, f"{name} has no key {key!r}; write for example {self.example}")
         given = {key: value for key, (_, value) in node.entries.items() if key in self.keys}
-        values = {key: self.keys[key].read(value, key, mistakes) for key, value in given.items()}
+        values = {key: self.keys[key].value_of(value, key, mistakes) for key, value in given.items()}
         return Entries(node, {key: value for key, value in values.items() if value is not UNREAD}, given)
 
     def _advice(self, key: str) -> str:
@@ -200,20 +192,19 @@ class Shorthand(NamedTuple):
     """A mapping, or one text in its place that stands for the value of one key."""
 
     key: str
-    record: Record
+    section: Section
     allowed: str
     """What the text is."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Either."""
-        return {"anyOf": [self.record.keys[self.key].schema, self.record.schema]}
+        return {"anyOf": [self.section.keys[self.key].schema, self.section.schema]}
 
-    def read(self, node: Node, name: str, mistakes: Mistakes) -> Any:
+    def value_of(self, node: Node, name: str, mistakes: Mistakes) -> Any:
         """`Entries`, as of the mapping."""
         if isinstance(node, Scalar) and node.kind == "text":
             key = Scalar(node.line, node.column, self.key, "text")
             node = YamlMap(node.line, node.column, {self.key: (key, node)}, 2)
         if not isinstance(node, YamlMap):
-            return wrong(node, name, f"{self.allowed}, or a mapping such as {self.record.example}", mistakes)
-        return self.record.read(node, name, mistakes)
+            return wrong(node, name, f"{self.allowed}, or a mapping such as {self.section.example}", mistakes)
+        return self.section.value_of(node, name, mistakes)
