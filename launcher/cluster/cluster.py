@@ -53,8 +53,8 @@ class Host:
     env: Mapping[str, str] = field(default_factory=lambda: NOTHING, repr=False)
     ports: PortRange | None = None
     hold_ports: bool = True
-    run_dir: str | None = None
-    """Above the directories of runs on a host that is reached by ssh; None: `DEFAULT_RUN_DIR`."""
+    runs_dir: str | None = None
+    """`run_dir` in the file: above the directories of runs, where ssh reaches the host; None: `REMOTE_RUNS_DIR`."""
     ssh: Ssh = field(default_factory=Ssh)
 
     @property

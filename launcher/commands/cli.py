@@ -67,7 +67,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
     is_flag=True,
     help="For machines: the plan with --dry-run, else the run's result at the end, on stdout.",
 )
-@options.run_dir
+@options.runs_dir
 @click.option(
     "--resume",
     metavar="RUN",

@@ -47,13 +47,13 @@ Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is 
 
 
 @click.command(cls=options.Command, context_settings=options.SETTINGS, epilog=EPILOG)
-@options.run_dir
+@options.runs_dir
 @options.take_over
 @options.trust_ssh_options
 @click.argument("run", required=False)
-def command(run: str | None, run_dir: Path, *, take_over: bool, trust_ssh_options: bool) -> None:
+def command(run: str | None, runs_dir: Path, *, take_over: bool, trust_ssh_options: bool) -> None:
     """Bring the files that a run has left on other hosts: the chief's, and all workers' logs."""
-    directory = find(run_dir, run, lambda line: write_error(f"launch: {line}"))
+    directory = find(runs_dir, run, lambda line: write_error(f"launch: {line}"))
     with _held(directory, take_over) as is_running:
         state = directory.read_state() if is_running else directory.read_state_left(take_over=take_over)
         state = replace(state, hosts=with_secrets(state, directory))

@@ -60,7 +60,7 @@ Exit codes: 0 no errors (there may be warnings), 2 usage or cluster file, 3 erro
     help="What your model's gradients measure (4 bytes a weight), for the estimate of a step.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For machines: all that was found out, as one object on stdout.")
-@options.run_dir
+@options.runs_dir
 @options.env
 @options.python
 @click.option("-v", "--verbose", is_flag=True, help="Show who reaches whom, and how fast, also where all is well.")

@@ -10,6 +10,7 @@ import click
 
 from launcher.caller.called_as import launch_command
 from launcher.caller.standard_output import writing_out
+from launcher.cluster.defaults import RUNS_DIR
 from launcher.cluster.placeholders import kept
 from launcher.errors import UsageError
 
@@ -44,11 +45,12 @@ hosts = click.option(
     help="N workers (1 where no number is given) on each of these hosts, no file: `a:2,b:2`. "
     "`localhost` is this machine, all others are ssh destinations.",
 )
-run_dir = click.option(
+runs_dir = click.option(
     "--run-dir",
+    "runs_dir",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    default=Path("runs"),
+    default=Path(RUNS_DIR),
     show_default=True,
     help="Where the directories of runs are.",
 )

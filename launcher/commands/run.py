@@ -66,12 +66,12 @@ def planned(cluster: Cluster, request: Request, earlier: Resumption | None = Non
 
     unknown_port = dry_run.ANY_PORT if request.as_json else dry_run.CHOSEN_AT_START
     spec = dry_run.supposed_spec(cluster.hosts, unknown_port)
-    supposed = RunDirectory(Path(here(), request.run_dir) / RunDirectory.name_for(cluster.name, datetime.now()))
+    supposed = RunDirectory(Path(here(), request.runs_dir) / RunDirectory.name_for(cluster.name, datetime.now()))
     directory = earlier.directory if earlier else supposed
     names = Names.of(directory.name, earlier.run_id if earlier else "", lambda: dry_run.UNKNOWN_DIGITS)
-    contexts = host_contexts(cluster, directory.path, names, {}, fix_keras=not request.no_keras_fix)
+    contexts = host_contexts(cluster, directory, names, {}, fix_keras=not request.no_keras_fix)
     plan = plan_attempt(cluster, spec, contexts, names.run_id, directory.next_attempt())
-    project = dry_run.sent_project(cluster, [request.run_dir])
+    project = dry_run.sent_project(cluster, [request.runs_dir])
     if request.as_json:
         return dry_run.as_json(plan, project) + "\n"
     return dry_run.as_text(plan, project, color=sys.stdout.isatty())

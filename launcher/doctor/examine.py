@@ -18,6 +18,7 @@ from launcher.doctor.visit import Visit
 from launcher.hosts.facts import same_machines
 from launcher.run.host_contexts import Names, host_contexts
 from launcher.run.request import Request
+from launcher.run_directory.directory import RunDirectory
 
 NAME = "doctor"
 """In place of a run's; no directory of this name is made."""
@@ -81,7 +82,7 @@ class Doctor:
 
     # ---- what is asked of each host alone
     def _questions(self) -> dict[str, Question]:
-        directory = Path(here(), self._request.run.run_dir, NAME)
+        directory = RunDirectory(Path(here(), self._request.run.runs_dir, NAME))
         contexts = host_contexts(self._cluster, directory, Names.of(NAME), self._facts, fix_keras=False)
         plan = plan_attempt(self._cluster, self._supposed_spec(), contexts, NAME, attempt=0)
         return {
@@ -93,14 +94,14 @@ class Doctor:
     def _question(self, host: Host, plan: TaskPlan, context: HostContext) -> Question:
         python = python_of(self._cluster.command_of(plan.task), host, context)
         comes = self._cluster.sync is not None and not host.is_local
-        root = str(PurePath(context.run_dir).parent)
+        runs_dir = str(PurePath(context.run_dir).parent)
         asked = {
             # what comes along with a run need not be there
             "argv": [python] if comes or brings_training(self._cluster.command_of(plan.task)) else list(plan.argv),
             "addresses": list(self._possible[host.name]),
-            "output": root,
+            "output": runs_dir,
             "trusted": [
-                (root, "--run-dir" if host.is_local else "run_dir", True),
+                (runs_dir, "--run-dir" if host.is_local else "run_dir", True),
                 *([(plan.workdir, "workdir", False)] if comes else []),
             ],
             "marker": self._markers[host.name],

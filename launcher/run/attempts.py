@@ -134,7 +134,7 @@ class Attempts:
         self.project.finish(self._observe)
         directory, request = self._run.directory, self._run.request
         contexts = host_contexts(
-            self._cluster, directory.path, self._run.names, self._hosts.facts, fix_keras=not request.no_keras_fix
+            self._cluster, directory, self._run.names, self._hosts.facts, fix_keras=not request.no_keras_fix
         )
         plan = plan_attempt(self._cluster, spec, contexts, self._run.names.run_id, number)
         if number == self._first:

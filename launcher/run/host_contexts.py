@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from launcher.caller.here import here
 from launcher.cluster.cluster import Cluster, Host
-from launcher.cluster.defaults import DEFAULT_RUN_DIR
+from launcher.cluster.defaults import REMOTE_RUNS_DIR
 from launcher.cluster.plan import HostContext, brings_training
 from launcher.hosts.access import chosen_options
 from launcher.hosts.facts import HostFacts
 from launcher.run.python_choice import local_python
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -44,9 +45,9 @@ class Names(NamedTuple):
 
 
 def host_contexts(
-    cluster: Cluster, directory: Path, names: Names, facts: Mapping[str, HostFacts], *, fix_keras: bool
+    cluster: Cluster, directory: RunDirectory, names: Names, facts: Mapping[str, HostFacts], *, fix_keras: bool
 ) -> dict[str, HostContext]:
-    """A context for each host of the file; `directory` is the run's own on this machine."""
+    """A context for each host of the cluster; `directory` is the run's own on this machine."""
     return {
         host.name: _local_context(directory, host.python, fix_keras)
         if host.is_local
@@ -70,13 +71,13 @@ def run_hosts(cluster: Cluster, contexts: Mapping[str, HostContext]) -> tuple[Ru
     )
 
 
-def _local_context(directory: Path, python: str | None, fix_keras: bool) -> HostContext:
+def _local_context(directory: RunDirectory, python: str | None, fix_keras: bool) -> HostContext:
     return HostContext(
         python=local_python(os.environ).path,
         workdir=here(),
         cpus=len(os.sched_getaffinity(0)),
-        output_dir=str(directory / "chief"),
-        run_dir=str(directory),
+        output_dir=str(directory.chief),
+        run_dir=str(directory.path),
         environment=os.environ,
         bootstrap=str(BOOTSTRAP),
         keras_fix=str(KERAS_FIX) if fix_keras and KERAS_FIX.is_dir() else None,
@@ -103,7 +104,7 @@ def _remote_context(host: Host, names: Names, facts: HostFacts, fix_keras: bool,
 
 def remote_run_dir(host: Host, names: Names) -> str:
     """A run's directory on a host behind ssh."""
-    return f"{(host.run_dir or DEFAULT_RUN_DIR).rstrip('/')}/{names.run_id}"
+    return f"{(host.runs_dir or REMOTE_RUNS_DIR).rstrip('/')}/{names.run_id}"
 
 
 def expanded(path: str, home: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from launcher.caller.here import here
 from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host
+from launcher.cluster.defaults import RUNS_DIR
 from launcher.cluster.file.keys import RESERVED
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.host_list import listed_cluster, local_cluster
@@ -20,7 +21,7 @@ from launcher.cluster.redaction.commands import redacted_words
 from launcher.errors import LaunchError, UsageError
 
 FOR_ONE_LAUNCH = frozenset(
-    {"run_dir", "resume", "take_over", "trust_ssh_options", "dry_run", "as_json", "quiet", "verbose", "no_color"}
+    {"runs_dir", "resume", "take_over", "trust_ssh_options", "dry_run", "as_json", "quiet", "verbose", "no_color"}
     | {"cluster_copy"}
 )
 """What an earlier launch asked for of these is no longer of interest when its run goes on."""
@@ -38,7 +39,7 @@ class Request(NamedTuple):
     command: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
     python: str | None = None
-    run_dir: Path = Path("runs")
+    runs_dir: Path = Path(RUNS_DIR)
     resume: str | None = None
     take_over: bool = False
     """The user knows that the earlier launcher has gone."""

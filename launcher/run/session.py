@@ -33,7 +33,7 @@ class Session:
         self, cluster: Cluster, request: Request, hosts: Hosts, inbox: Inbox, earlier: Resumption | None = None
     ) -> None:
         started = datetime.now().astimezone()
-        directory = earlier.directory if earlier else RunDirectory.create(request.run_dir, cluster.name, started)
+        directory = earlier.directory if earlier else RunDirectory.create(request.runs_dir, cluster.name, started)
         self._hold = None if earlier else Hold(directory.path, LAUNCH)
         names = Names.of(directory.name, earlier.run_id if earlier else "")
         host_of = {task: host.name for host in cluster.hosts for task in host.tasks}
@@ -51,7 +51,7 @@ class Session:
         try:
             self._run.directory.make_chief()
             self._bring_support()
-            self._attempts.project.read_project([self._run.request.run_dir, self._run.directory.path])
+            self._attempts.project.read_project([self._run.request.runs_dir, self._run.directory.path])
             self._attempts.until_the_last()
             exit_code = self._attempts.result.exit_code
         except StopRequestedError as stopped:

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 from launcher.caller.here import here
 from launcher.caller.own_files import ForeignError, is_made_here, read_own
+from launcher.cluster.defaults import RUNS_DIR
 from launcher.cluster.spec import Task
 from launcher.errors import LaunchError, UsageError
 from launcher.run_directory.launcher_process import Life
 from launcher.run_directory.state import LOST, RunState
 from launcher.run_directory.whole_files import make_directory, relative, shown, write_over, write_whole
 
-DEFAULT_ROOT = Path("runs")
 LATEST = "latest"
-"""A symbolic link in the root to the run that was started last."""
+"""A symbolic link beside the runs to the run that was started last."""
 
 _LONGEST_NAME = 50
 
@@ -34,24 +34,24 @@ class RunDirectory(NamedTuple):
     """Absolute."""
 
     @classmethod
-    def create(cls, root: Path, name: str, now: datetime) -> RunDirectory:
-        """Make `<root>/20261120-142233-<name>`, with `-2`, `-3`... behind it where that is taken.
+    def create(cls, runs_dir: Path, name: str, now: datetime) -> RunDirectory:
+        """Make `<runs_dir>/20261120-142233-<name>`, with `-2`, `-3`... behind it where that is taken.
 
-        It is a new one, whoever else may write in `root`. Directories above it that are missing are private, too.
+        It is a new one, whoever else may write in `runs_dir`. Directories above it that are missing are private, too.
 
         Raises:
             UsageError: the directory cannot be made there.
         """
-        root = Path(here(), root)
+        runs_dir = Path(here(), runs_dir)
         try:
-            make_directory(root)
-            run = cls(_new_directory(root, cls.name_for(name, now)))
+            make_directory(runs_dir)
+            run = cls(_new_directory(runs_dir, cls.name_for(name, now)))
         except OSError as error:
             raise UsageError(
-                f"{shown(root)}: no run directory can be made here: {error.strerror}. "
+                f"{shown(runs_dir)}: no run directory can be made here: {error.strerror}. "
                 "Name a directory that you can write to with --run-dir, or make room in this one."
             ) from error
-        _point_latest(root, run.path.name)
+        _point_latest(runs_dir, run.path.name)
         return run
 
     @staticmethod
@@ -61,14 +61,14 @@ class RunDirectory(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The run's own name, unique below its root: the run id."""
+        """The run's own name, which no other run in the same place has."""
         return self.path.name
 
     @property
     def as_argument(self) -> str:
         """What names the run on a command line in this directory."""
         path = relative(self.path)
-        return self.path.name if path == str(DEFAULT_ROOT / self.path.name) else path
+        return self.path.name if path == f"{RUNS_DIR}/{self.path.name}" else path
 
     @property
     def run_file(self) -> Path:
@@ -206,10 +206,10 @@ def file_name(name: str) -> str:
     return safe or "run"
 
 
-def _new_directory(root: Path, name: str) -> Path:
+def _new_directory(runs_dir: Path, name: str) -> Path:
     n = 1
     while True:
-        path = root / (name if n == 1 else f"{name}-{n}")
+        path = runs_dir / (name if n == 1 else f"{name}-{n}")
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
@@ -218,11 +218,11 @@ def _new_directory(root: Path, name: str) -> Path:
             return path
 
 
-def _point_latest(root: Path, name: str) -> None:
-    link = root / LATEST
+def _point_latest(runs_dir: Path, name: str) -> None:
+    link = runs_dir / LATEST
     if os.path.lexists(link) and not link.is_symlink():
         return
-    temporary = root / f".{LATEST}.{os.getpid()}.tmp"
+    temporary = runs_dir / f".{LATEST}.{os.getpid()}.tmp"
     try:
         temporary.symlink_to(name)
         temporary.replace(link)

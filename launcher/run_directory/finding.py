@@ -18,8 +18,8 @@ NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _STAMP = re.compile(r"(\d{8}-\d{6})-(.+?)(?:-(\d+))?")
 
 
-def find(root: Path, run: str | None, complain: Callable[[str], object]) -> RunDirectory:
-    """The run that the user means: by name below `root`, by path, or the one that was started last (None, `latest`).
+def find(runs_dir: Path, run: str | None, complain: Callable[[str], object]) -> RunDirectory:
+    """The run that the user means: by name in `runs_dir`, by path, or the one that was started last (None, `latest`).
 
     `complain` is told of a newer run that cannot be read.
 
@@ -28,8 +28,8 @@ def find(root: Path, run: str | None, complain: Callable[[str], object]) -> RunD
         LaunchError: it cannot be read.
     """
     if run in (None, LATEST):
-        return _linked(root) or newest(root, complain)
-    for path in (root / str(run), Path(str(run))):
+        return _linked(runs_dir) or newest(runs_dir, complain)
+    for path in (runs_dir / str(run), Path(str(run))):
         try:
             _open_run(path)
         except ForeignError as error:
@@ -41,28 +41,28 @@ def find(root: Path, run: str | None, complain: Callable[[str], object]) -> RunD
                 continue
             raise LaunchError(f"{shown(path / 'run.json')}: no readable state of a run ({error}).") from error
         return RunDirectory(path.resolve())
-    raise UsageError(_unknown_run(root, str(run)))
+    raise UsageError(_unknown_run(runs_dir, str(run)))
 
 
-def newest(root: Path, complain: Callable[[str], object]) -> RunDirectory:
-    """The run below `root` that was started last.
+def newest(runs_dir: Path, complain: Callable[[str], object]) -> RunDirectory:
+    """The run below `runs_dir` that was started last.
 
     Raises:
         UsageError: there is none.
     """
-    for run in _own_runs(root):
+    for run in _own_runs(runs_dir):
         try:
             run.read_state()
         except LaunchError as error:
             complain(f"{error} It is passed over.")
             continue
         return run
-    raise UsageError(f"{shown(root)}: no run of yours here yet. Start one, or name the directory of a run.")
+    raise UsageError(f"{shown(runs_dir)}: no run of yours here yet. Start one, or name the directory of a run.")
 
 
-def _linked(root: Path) -> RunDirectory | None:
+def _linked(runs_dir: Path) -> RunDirectory | None:
     """What `latest` points to, unless somebody else has made the link or what it points to."""
-    link = root / LATEST
+    link = runs_dir / LATEST
     try:
         if not link.is_symlink() or link.lstat().st_uid != os.geteuid():
             return None
@@ -74,18 +74,18 @@ def _linked(root: Path) -> RunDirectory | None:
     return run
 
 
-def _own_runs(root: Path) -> Iterator[RunDirectory]:
+def _own_runs(runs_dir: Path) -> Iterator[RunDirectory]:
     """All that are this user's, the last one first."""
     try:
-        names = [path.name for path in root.iterdir() if _STAMP.fullmatch(path.name)]
+        names = [path.name for path in runs_dir.iterdir() if _STAMP.fullmatch(path.name)]
     except OSError:
-        return  # no root yet, or one that cannot be read: no run that could be told of
+        return  # no such directory yet, or one that cannot be read: no run that could be told of
     for name in sorted(names, key=_age, reverse=True):
         try:
-            _open_run(root / name)
+            _open_run(runs_dir / name)
         except (ForeignError, OSError):
             continue  # another user's, one that has not begun, or none at all
-        yield RunDirectory((root / name).absolute())
+        yield RunDirectory((runs_dir / name).absolute())
 
 
 def _open_run(path: Path) -> None:
@@ -105,8 +105,8 @@ def _age(name: str) -> tuple[str, int, str]:
     return match[1], int(match[3] or 1), name
 
 
-def _unknown_run(root: Path, run: str) -> str:
-    names = [known.name for known in _own_runs(root)]
+def _unknown_run(runs_dir: Path, run: str) -> str:
+    names = [known.name for known in _own_runs(runs_dir)]
     near = difflib.get_close_matches(run, names, n=1, cutoff=0.4) or names[:1]
     advice = f"Did you mean {near[0]}?" if near else "There is no run of yours there yet."
-    return f"{run!r} is neither the name of a run in {shown(root)} nor the path of a run directory. {advice}"
+    return f"{run!r} is neither the name of a run in {shown(runs_dir)} nor the path of a run directory. {advice}"

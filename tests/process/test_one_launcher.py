@@ -262,7 +262,7 @@ def test_a_worker_that_nobody_stops_keeps_its_run_from_going_on(launch: Start, m
 
     with (
         pytest.raises(LaunchError, match=rf"would write to its files: end them first \(kill -9 {worker.pid}\)"),
-        resumed(Request(run_dir=first.runs, resume=str(first.run_directory))),
+        resumed(Request(runs_dir=first.runs, resume=str(first.run_directory))),
     ):
         pass
 

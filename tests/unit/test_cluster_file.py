@@ -74,7 +74,7 @@ def test_every_key_is_read(read: Read, tmp_path: Path) -> None:
                 env={"NCCL_DEBUG": "INFO", "OTHER": "1"},
                 ports=PortRange(20000, 20009),
                 hold_ports=False,
-                run_dir="/scratch/runs",
+                runs_dir="/scratch/runs",
                 ssh=Ssh("~/.ssh/gpu", 0.5, ("-p", "2222", "-J", "bastion")),
             ),
             Host(

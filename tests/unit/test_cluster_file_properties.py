@@ -77,7 +77,7 @@ def expected_host(host: dict[str, Any], file: dict[str, Any], tasks: tuple[Any, 
         env=merged["env"],
         ports=PortRange(*merged["ports"]) if "ports" in merged else None,
         hold_ports=merged.get("hold_ports", True),
-        run_dir=merged.get("run_dir"),
+        runs_dir=merged.get("run_dir"),
         ssh=Ssh(
             ssh.get("config"), ssh.get("connect_timeout", 10), (*own.get("options", ()), *shared.get("options", ()))
         ),

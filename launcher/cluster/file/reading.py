@@ -90,11 +90,12 @@ def _host(host: Entries, tasks: tuple[Task, ...], file: Entries, sync: Sync | No
     values = {**host.values}
     if sync is not None:
         values.setdefault("workdir", _place_of_project(sync.directory, values["host"]))
-    plain = ("gpus", "python", "workdir", "env", "hold_ports", "run_dir")
+    plain = ("gpus", "python", "workdir", "env", "hold_ports")
     given = {key: values[key] for key in plain if key in values}
     ports = PortRange(*values["ports"]) if "ports" in values else None
     address = values["address"].strip("[]") if "address" in values else None
-    return Host(values["host"], tasks, address, ports=ports, ssh=_ssh(_section(host, "ssh"), file), **given)
+    ssh, runs_dir = _ssh(_section(host, "ssh"), file), values.get("run_dir")
+    return Host(values["host"], tasks, address, ports=ports, runs_dir=runs_dir, ssh=ssh, **given)
 
 
 def _place_of_project(directory: Path, host: str) -> str:

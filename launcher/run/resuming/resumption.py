@@ -72,7 +72,7 @@ def resumed(request: Request) -> Iterator[Resumption]:
     Raises:
         UsageError: there is no such run, another launcher has it, or what it was begun with must be said again.
     """
-    directory = find(request.run_dir, request.resume, lambda line: write_error(f"launch: {line}"))
+    directory = find(request.runs_dir, request.resume, lambda line: write_error(f"launch: {line}"))
     hold = Hold(directory.path, DRY_RUN if request.dry_run else LAUNCH, take_over=request.take_over)
     try:
         state = directory.read_state_left(take_over=request.take_over)
