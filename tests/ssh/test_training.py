@@ -70,6 +70,8 @@ assert len(names) > 5
 print(max(float(numpy.max(numpy.abs(one.get_tensor(name) - other.get_tensor(name)))) for name in names))
 """
 """How far the numbers of two checkpoints are from each other."""
+
+
 def test_without_a_command_the_training_program_that_comes_along_runs_also_where_a_hosts_user_has_one(
     launch: Start, cluster: Cluster, hosts: Hosts
 ) -> None:

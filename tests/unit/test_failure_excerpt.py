@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from launcher.run.failure.excerpt import SCREENFUL, last_lines, log_lines, of_traceback
 from launcher.run.failure.frames import is_own, own_places
-from launcher.run.failure.traceback_text import last_crash
+from launcher.run.failure.traceback_text import Crash, last_crash
 from launcher.run.host_contexts import BOOTSTRAP, KERAS_FIX, Names, support_files
 
 HEAD = "Traceback (most recent call last):"
@@ -74,6 +74,85 @@ def test_an_array_that_an_exception_quotes_does_not_hide_what_it_says() -> None:
 
 def test_a_printed_array_does_not_hide_what_a_program_said_last() -> None:
     assert last_lines(["step 7", *ARRAY]) == ("step 7", ARRAY[0], "  [1000 lines of numbers left out]")
+
+
+VECTOR = ["[0.5 0.25 0.125", *[" 0.1 nan 1.2e-05"] * 331, " 0.1 0.2 0.3], shape=(999,), dtype=float32)"]
+LIST = f"[{', '.join(['0.5', '-1e-05', '3'] * 333)}]"
+BLOCKS = ["[[[0.1, 0.2],", *["        [0.3, 0.4]],", "", "       [[0.5, 0.6],"] * 99, "  [0.7, 0.8]]], dtype=float32)"]
+
+
+def crash_of(*said: str) -> Crash:
+    crash = last_crash(log_lines("\n".join([HEAD, *FRAME, *said]).encode()))
+    assert crash is not None
+    return crash
+
+
+@pytest.mark.parametrize(
+    ("said", "summary", "excerpt"),
+    [
+        (
+            ["ValueError: not finite: tf.Tensor(", *VECTOR],
+            "ValueError: not finite: tf.Tensor( [0.5 0.25 0.125 ... (996 more)], shape=(999,), dtype=float32)",
+            ["ValueError: not finite: tf.Tensor(", VECTOR[0], "  [331 lines of numbers left out]", VECTOR[-1]],
+        ),
+        (
+            [f"ValueError: bad labels {VECTOR[0]}", *VECTOR[1:-1], " 0.1 0.2 0.3] in this batch", "Look there."],
+            "ValueError: bad labels [0.5 0.25 0.125 ... (996 more)] in this batch",
+            [
+                f"ValueError: bad labels {VECTOR[0]}",
+                VECTOR[1],
+                "  [330 lines of numbers left out]",
+                " 0.1 0.2 0.3] in this batch",
+                "Look there.",
+            ],
+        ),
+        (
+            [f"ValueError: got {LIST} as labels", "Look there."],
+            "ValueError: got [0.5, -1e-05, 3, ... (996 more)] as labels",
+            ["ValueError: got [0.5, -1e-05, 3, ... (996 more)] as labels", "Look there."],
+        ),
+        (
+            [f"ValueError: got array({BLOCKS[0]}", *BLOCKS[1:], "Look there."],
+            "ValueError: got array([[[0.1, 0.2], [0.3, ... (397 more)]]], dtype=float32)",
+            [
+                f"ValueError: got array({BLOCKS[0]}",
+                BLOCKS[1],
+                "  [197 lines of numbers left out]",
+                BLOCKS[-1],
+                "Look there.",
+            ],
+        ),
+        (
+            [f"ValueError: not all: {[True, False] * 500}"],
+            "ValueError: not all: [True, False, True, ... (997 more)]",
+            ["ValueError: not all: [True, False, True, ... (997 more)]"],
+        ),
+    ],
+    ids=["tensor", "vector", "list", "blocks", "truths"],
+)
+def test_a_thousand_numbers_do_not_hide_what_an_exception_says(
+    said: list[str], summary: str, excerpt: list[str]
+) -> None:
+    crash = crash_of(*said)
+
+    assert crash.chain[-1].summary == summary
+    assert list(crash.excerpt) == [HEAD, *FRAME, *excerpt]
+
+
+def test_an_array_of_an_earlier_exception_does_not_hide_the_way_to_the_last_one() -> None:
+    link = ["", "During handling of the above exception, another exception occurred:", ""]
+
+    crash = crash_of("ValueError: bad batch tf.Tensor(", *VECTOR, *link, HEAD, *FRAME, "RuntimeError: no training")
+
+    assert crash.excerpt[-4:] == (HEAD, *FRAME, "RuntimeError: no training")
+    assert "ValueError: bad batch tf.Tensor(" in crash.excerpt
+    assert crash.excerpt[:3] == (HEAD, *FRAME)
+
+
+def test_a_shape_is_shown_whole() -> None:
+    said = "ValueError: " + "the layer cannot take this batch: " * 4 + "(32, 224, 224, 3, 1, 1, 1, 1)"
+
+    assert crash_of(said).excerpt[-1] == said
 
 
 def test_a_table_of_numbers_is_shown() -> None:

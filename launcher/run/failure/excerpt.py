@@ -7,18 +7,16 @@ from collections.abc import Iterable, Sequence
 
 from launcher.console.startup_noise import NoiseReader
 from launcher.run.failure.frames import without_foreign_frames
+from launcher.run.failure.numbers import with_short_rows, without_arrays
 
 SCREENFUL = 25
 """How many lines of a log are shown in a report."""
 WIDTH = 300
 """Characters shown of a line."""
-FEWEST_NUMBERS = 4
-"""Lines of numbers in a row that are not shown: a printed array."""
 
 NATIVE_LOG = re.compile(r"(?:[IWEF]\d{4} \d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] )")
 """The beginning of a line that TensorFlow's C++ code logged."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_NUMBERS = re.compile(r"(?:nan|inf|[\s\d.,eE+()\[\]{}-])*+")
 
 
 def log_lines(tail: bytes) -> list[str]:
@@ -38,7 +36,7 @@ def last_lines(lines: Sequence[str], count: int = SCREENFUL) -> tuple[str, ...]:
     said = [line for line, (_, noise) in zip(lines, marked, strict=True) if not noise]
     while said and not said[0]:
         said.pop(0)
-    return clipped(_without_arrays(said)[-count:])
+    return clipped(without_arrays(said)[-count:])
 
 
 def of_traceback(calls: Iterable[str], said: Iterable[str]) -> tuple[str, ...]:
@@ -48,7 +46,7 @@ def of_traceback(calls: Iterable[str], said: Iterable[str]) -> tuple[str, ...]:
         calls: all of it up to the line that names the exception which ended the program.
         said: from that line on.
     """
-    calls, said = _told(calls), _without_arrays(_told(said))
+    calls, said = without_arrays(_told(calls)), without_arrays(_told(said))
     if len(calls) + len(said) > SCREENFUL:
         calls, said = without_foreign_frames(calls), without_foreign_frames(said)
     room = max(SCREENFUL - len(calls), SCREENFUL // 2)
@@ -58,27 +56,12 @@ def of_traceback(calls: Iterable[str], said: Iterable[str]) -> tuple[str, ...]:
 
 
 def clipped(lines: Iterable[str]) -> tuple[str, ...]:
-    """The lines, none longer than `WIDTH`."""
-    return tuple(line if len(line) <= WIDTH else line[: WIDTH - 4] + " ..." for line in lines)
+    """The lines, none longer than `WIDTH`, and with the first numbers of a long row."""
+    return tuple(line if len(line) <= WIDTH else line[: WIDTH - 4] + " ..." for line in map(with_short_rows, lines))
 
 
 def _told(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if line and not NATIVE_LOG.match(line)]
-
-
-def _without_arrays(lines: Sequence[str]) -> list[str]:
-    """Of each array that was printed over several lines only the first line of numbers."""
-    kept: list[str] = []
-    array: list[str] = []
-    for line in [*lines, "end"]:
-        if _NUMBERS.fullmatch(line):
-            array.append(line)
-            continue
-        cut = len(array) >= FEWEST_NUMBERS and any("[" in each or "]" in each for each in array)
-        kept += [array[0], f"  [{len(array) - 1} lines of numbers left out]"] if cut else array
-        array = []
-        kept.append(line)
-    return kept[:-1]
 
 
 def _without_middle(lines: list[str], most: int, head: int) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from launcher.run.failure.excerpt import NATIVE_LOG, WIDTH, of_traceback
 from launcher.run.failure.frames import FRAME, own_places
+from launcher.run.failure.numbers import with_short_rows, with_whole_array
 
 MOST_FOREIGN = 20
 """Different lines of other threads that are looked for inside a traceback."""
@@ -181,8 +182,9 @@ def _is_real(segment: Sequence[str], connector: int) -> bool:
 def _summary(message: Sequence[str]) -> str:
     if not message:
         return ""
-    found = _EXCEPTION.match(_bare(message[0]))
-    name, text = (found["name"], found["message"] or "") if found else ("", message[0])
+    said = with_short_rows(with_whole_array(message))
+    found = _EXCEPTION.match(_bare(said))
+    name, text = (found["name"], found["message"] or "") if found else ("", said)
     detail = _detail(text[: 4 * WIDTH], message[1:]).strip().removeprefix(f"{name}: ")
     return f"{name}: {detail}"[:WIDTH] if detail else name
 

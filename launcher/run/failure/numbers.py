@@ -1,0 +1,67 @@
+"""Arrays that a program has printed, cut: a thousand numbers hide what it said. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+FEWEST_LINES = 4
+"""Lines of numbers in a row that are not all shown."""
+LONG_LINE = 120
+"""Characters of a line in which a row of numbers is not all shown."""
+SHOWN = 3
+"""Numbers that are left of a row."""
+
+_NUMBER = r"(?:[+-]?(?:\d[\d.eE+j-]*+|nan|inf)|True|False|None)"
+_BETWEEN = r"[\s,()\[\]]++"
+_NUMBERS = re.compile(r"(?:nan|inf|True|False|None|[\s\d.,eEj+()\[\]{}-])*+")
+_ROW = re.compile(
+    rf"(?<![\w.+-])(?P<first>(?:{_NUMBER}{_BETWEEN}){{{SHOWN}}})(?P<rest>(?:{_NUMBER}{_BETWEEN}){{10,}}+)"
+)
+_BEGINS_WITH_NUMBER = re.compile(rf"(?:array)?[\s(\[]*+{_NUMBER}(?:[\s,)\]]|$)")
+
+
+def without_arrays(lines: Sequence[str]) -> list[str]:
+    """Of each array that was printed over several lines only the first line of numbers."""
+    kept: list[str] = []
+    array: list[str] = []
+    for line in [*lines, "end"]:
+        if _NUMBERS.fullmatch(line):
+            array.append(line)
+            continue
+        if _is_array(array, before=kept[-1] if kept else "", after=line):
+            array = [array[0], f"  [{len(array) - 1} lines of numbers left out]"]
+        kept += [*array, line]
+        array = []
+    return kept[:-1]
+
+
+def _is_array(lines: Sequence[str], before: str, after: str) -> bool:
+    """Not where it may be a table: that has no brackets. Nor has the middle of an array, of which text is around."""
+    inside = any("[" in line or "]" in line for line in lines)
+    opened = before.count("[") > before.count("]")
+    closed = after.count("]") > after.count("[")
+    return len(lines) >= FEWEST_LINES and (inside or opened or closed)
+
+
+def with_short_rows(line: str) -> str:
+    """A long line with the first numbers of each row: `[0.1, 0.2, 0.3, ... (997 more)]`."""
+    return line if len(line) <= LONG_LINE else _ROW.sub(_short_row, line)
+
+
+def _short_row(row: re.Match[str]) -> str:
+    rest = row["rest"]
+    end = rest[len(rest.rstrip(" ,()[]\t\n")) :]
+    return f"{row['first']}... ({len(re.findall(_NUMBER, rest))} more){end}"
+
+
+def with_whole_array(message: Sequence[str]) -> str:
+    """The first line of a message, and of an array that begins in it all of its numbers."""
+    return " ".join([message[0], *_rest_of_array(message)])
+
+
+def _rest_of_array(message: Sequence[str]) -> Iterator[str]:
+    if message[0].endswith(("(", "=")) or message[0].count("[") > message[0].count("]"):
+        rest = map(str.strip, filter(None, message[1:]))
+        yield from itertools.takewhile(_BEGINS_WITH_NUMBER.match, rest)
