@@ -102,7 +102,7 @@ def collect(directory: RunDirectory, state: RunState, *, is_running: bool = Fals
         gathering = Gathering(
             directory,
             state.collect,
-            hosts.ask_about_files,
+            hosts.send,
             console.say,
             ended=lambda: inbox.put(events.GatheringEnded()),
             refuse=hosts.give_up,
@@ -126,7 +126,7 @@ def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox, console: Console) 
     while not gathering.is_over:
         hosts.beat()
         match receive(inbox, LEASE / BEATS_PER_LEASE):
-            case (events.FileNews() | events.HostLost()) as event:
+            case (events.Answer() | events.HostLost()) as event:
                 gathering.take(event)
             case (events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain()) as event:
                 console.say(event.line)

@@ -12,8 +12,9 @@ from typing import Any
 
 from launcher.cluster.plan import TaskPlan
 from launcher.doctor.answers import Answers
-from launcher.doctor.patient import Patient
+from launcher.hosts.one_host import HostConnection
 from launcher.on_host.agent.framing import UnreadableError
+from launcher.on_host.examiner.messages import AskProgram, ProgramEnded, ProgramNotRun, ProgramSaid, TellProgram
 from launcher.on_host.examiner.questions import MOST
 from launcher.wording import signal_name
 
@@ -63,7 +64,7 @@ class Question:
 class Probing:
     """`take` hears the host; nothing here waits."""
 
-    def __init__(self, patient: Patient, question: Question) -> None:
+    def __init__(self, patient: HostConnection, question: Question) -> None:
         """Ask."""
         self._patient = patient
         self.question = question
@@ -84,41 +85,42 @@ class Probing:
         self._word = uuid.uuid4().hex
         asked = {**question.asked, "by_python": question.runs_python, "word": self._word}
         given = f"{sources()!a}\n{json.dumps(asked)}\n".encode()
-        self._patient.ask([python, "-c", BOOT], question.plan.env, workdir, question.seconds, given)
+        argv, env = [python, "-c", BOOT], dict(question.plan.env)
+        self._patient.send(AskProgram(argv, env, workdir, question.seconds, given))
 
     def ask_more(self, **what: Any) -> None:
         """One more thing, after all that is told unasked."""
-        self._patient.say(json.dumps(what).encode() + b"\n")
+        self._patient.send(TellProgram(last=False, said=json.dumps(what).encode() + b"\n"))
 
     def dismiss(self) -> None:
         """Nothing more will be asked; the program puts everything back, and ends."""
-        self._patient.say(b"", last=True)
+        self._patient.send(TellProgram(last=True, said=b""))
 
     def give_up(self, silence: str) -> None:
         """It has not answered in time, and is not waited for."""
         self.talking, self.silence = False, silence
 
-    def take(self, kind: str, told: Mapping[str, Any], data: bytes) -> None:
+    def take(self, answer: object) -> None:
         """Hear an answer of the agent."""
         if not self.talking:
             return
-        if kind == "said":
-            self._said += data
+        if isinstance(answer, ProgramSaid):
+            self._said += answer.data
             if len(self._said) > MOST:
                 raise UnreadableError(f"more than {MOST} bytes of answers of its probe")
             answers = Answers.of(self._said, self._word)
             if self.refusal:  # another Python speaks
                 answers = replace(answers, python=None, packages=None, program=None, tensorflow=None)
             self.answers = answers
-        elif kind == "not_asked":
-            self._refuse(told["reason"])
-        elif kind == "answered":
-            self._end(told, data.decode("utf-8", "replace"))
+        elif isinstance(answer, ProgramNotRun):
+            self._refuse(answer.reason)
+        elif isinstance(answer, ProgramEnded):
+            self._end(answer)
 
-    def _end(self, told: Mapping[str, Any], last_words: str) -> None:
+    def _end(self, told: ProgramEnded) -> None:
         self.talking = False
-        how = how_it_ended(told, last_words, self.question.seconds)
-        if self.answers.python is None and told["in_time"] and not self.refusal:
+        how = how_it_ended(told, self.question.seconds)
+        if self.answers.python is None and told.in_time and not self.refusal:
             self._refuse(f"{self.question.python}: {how or 'it says nothing; is it a Python?'}")
         else:
             self.silence = how
@@ -145,12 +147,12 @@ def sources() -> list[tuple[str, str]]:
     return found
 
 
-def how_it_ended(told: Mapping[str, Any], last_words: str, seconds: float) -> str:
+def how_it_ended(told: ProgramEnded, seconds: float) -> str:
     """For a person; empty: as it should."""
-    if not told["in_time"]:
+    if not told.in_time:
         return f"no answer in {seconds:g} s"
-    if told["signal"]:
-        return f"it was ended by {signal_name(told['signal'])}"
-    lines = [line.strip() for line in last_words.splitlines() if line.strip()]
-    why = lines[-1][:LONGEST] if lines else f"exit code {told['code']}"
-    return why if told["code"] else ""
+    if told.signal:
+        return f"it was ended by {signal_name(told.signal)}"
+    lines = [line.strip() for line in told.last_words.decode("utf-8", "replace").splitlines() if line.strip()]
+    why = lines[-1][:LONGEST] if lines else f"exit code {told.code}"
+    return why if told.code else ""

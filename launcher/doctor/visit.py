@@ -14,17 +14,26 @@ from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.doctor.answers import Answers
 from launcher.doctor.examination import Dial, HostExamination, Speed
-from launcher.doctor.patient import EXAMINER, Patient
 from launcher.doctor.probing import Probing, Question
 from launcher.hosts import events
 from launcher.hosts.access import access, allow_open_files
 from launcher.hosts.all_hosts import DIAL_SECONDS, LOOK_UP_SECONDS, StopRequestedError
 from launcher.hosts.facts import VARIABLES, HostFacts
 from launcher.hosts.heartbeat import Heartbeat
-from launcher.hosts.one_host import Inbox, receive
+from launcher.hosts.one_host import HostConnection, Inbox, receive
 from launcher.hosts.ssh_complaint import Complaint
-from launcher.hosts.transport import CONNECTING_AT_ONCE
+from launcher.hosts.transport import CONNECTING_AT_ONCE, EXAMINER
 from launcher.on_host.agent.framing import UnreadableError
+from launcher.on_host.agent.messages import DialPorts, Hello, Reserve, Target
+from launcher.on_host.examiner.messages import (
+    EVENTS,
+    CountBytes,
+    CountingBytes,
+    GateTried,
+    MeasureSpeed,
+    SpeedMeasured,
+    TryGate,
+)
 
 MEASURING_ENDS = 3.0
 """Seconds after its own time in which a host has to say what a measurement gave."""
@@ -33,7 +42,7 @@ MEASURING_ENDS = 3.0
 class Visited:
     """One host: what it was asked, what it has answered so far."""
 
-    def __init__(self, host: Host, patient: Patient) -> None:
+    def __init__(self, host: Host, patient: HostConnection) -> None:
         self.host = host
         self.patient = patient
         self.complaint: Complaint | None = None
@@ -76,21 +85,22 @@ class Visited:
                 self.dialled = results
             case events.HostLost(_, reason, remedy):
                 self.complaint = self.complaint or Complaint(reason, remedy)
-            case events.Examined(_, kind, told, data):
-                self._take_answer(kind, told, data)
+            case events.Answer(_, message):
+                self._take_answer(message)
 
-    def _take_answer(self, kind: str, told: Mapping[str, Any], data: bytes) -> None:
-        if kind == "gate_tried":
-            self.no_gate = told["reason"]
-        elif kind == "counting":
-            self.counting = not told["reason"]
-        elif kind == "measured":
-            self.speed = Speed(**{name: told[name] for name in told if name != "bytes"})
-        elif self.probing is not None:
-            try:
-                self.probing.take(kind, told, data)
-            except UnreadableError as error:
-                self.patient.give_up(f"it sent something unreadable: {error}")
+    def _take_answer(self, message: object) -> None:
+        match message:
+            case GateTried(reason):
+                self.no_gate = reason
+            case CountingBytes(reason):
+                self.counting = not reason
+            case SpeedMeasured(reason, _, rate, round_trip, retransmitted):
+                self.speed = Speed(rate, round_trip, retransmitted, reason)
+            case _ if self.probing is not None:
+                try:
+                    self.probing.take(message)
+                except UnreadableError as error:
+                    self.patient.give_up(f"it sent something unreadable: {error}")
 
     def examination(self) -> HostExamination:
         """All of it, as a value."""
@@ -122,13 +132,13 @@ class Visit:
         allow_open_files(len(hosts))
         self.hosts = {host.name: Visited(host, self._connected(host, gate)) for host in hosts}
 
-    def _connected(self, host: Host, gate: threading.Semaphore) -> Patient:
+    def _connected(self, host: Host, gate: threading.Semaphore) -> HostConnection:
         way = replace(access(host, self._lease), packages=EXAMINER)
-        patient = Patient(host.name, host.tasks, way, self._inbox, gate)
-        patient.hello(self._lease, VARIABLES)
+        patient = HostConnection(host.name, host.tasks, way, self._inbox, gate, known=EVENTS)
+        patient.send(Hello(self._lease, list(VARIABLES)))
         first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
-        patient.reserve(host.tasks, first, last, f"{self._word} {host.name}")
-        patient.try_gate()
+        patient.send(Reserve([task.slug for task in host.tasks], first, last, f"{self._word} {host.name}"))
+        patient.send(TryGate())
         return patient
 
     def __enter__(self) -> Self:
@@ -164,7 +174,7 @@ class Visit:
             each.probing = Probing(each.patient, question)
             each.dials = by_host.get(name, ())
             targets = [self._target(number, dial) for number, dial in enumerate(each.dials)]
-            each.patient.dial(targets, DIAL_SECONDS, LOOK_UP_SECONDS)
+            each.patient.send(DialPorts(targets, DIAL_SECONDS, LOOK_UP_SECONDS))
         self._await(
             lambda each: not each.probing or (each.dialled is not None and (each.answers.all_told or not each.talking)),
             seconds,
@@ -173,9 +183,8 @@ class Visit:
             if not probing.answers.all_told:
                 probing.give_up(f"no answer in {seconds:g} s")
 
-    def _target(self, number: int, dial: Dial) -> dict[str, Any]:
-        word = f"{self._word} {dial.host}"
-        return {"id": str(number), "address": dial.address, "port": dial.port, "word": word}
+    def _target(self, number: int, dial: Dial) -> Target:
+        return Target(str(number), dial.address, dial.port, f"{self._word} {dial.host}")
 
     @property
     def dialled(self) -> dict[Dial, str]:
@@ -206,7 +215,7 @@ class Visit:
         """Let the ports of these hosts be sent to; which of them do."""
         wanted = set(names)
         for name in wanted:
-            self.hosts[name].patient.count()
+            self.hosts[name].patient.send(CountBytes())
         self._await(lambda each: each.counting is not None or each.host.name not in wanted, seconds)
         return [name for name in wanted if self.hosts[name].counting]
 
@@ -214,7 +223,7 @@ class Visit:
         """Let each of these hosts send to an address and port, all at the same time; how fast each was."""
         for name, (address, port) in targets.items():
             self.hosts[name].speed = None
-            self.hosts[name].patient.measure(address, port, size, seconds)
+            self.hosts[name].patient.send(MeasureSpeed(address, port, size, seconds))
         self._await(lambda each: each.speed is not None or each.host.name not in targets, seconds + MEASURING_ENDS)
         return {name: self.hosts[name].speed or Speed(reason="no answer") for name in targets}
 

@@ -9,13 +9,27 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.remote_files import NO_TIME, Listing, RefusedError, RemoteFile, is_time, readable
-from launcher.hosts.events import FileNews
 from launcher.on_host.agent import window
+from launcher.on_host.agent.messages import (
+    Command,
+    Event,
+    FilePiece,
+    FilesArrived,
+    FileSent,
+    FilesFailed,
+    FilesListed,
+    FilesListEnded,
+    ForgetFiles,
+    ListFiles,
+    SendFile,
+)
 from launcher.wording import exact_size
 
+Kind = TypeVar("Kind", bound=Event)
 AHEAD = 64
 """Files asked for before the first of them has come, so that a distant host is not idle between small ones."""
 
@@ -24,8 +38,8 @@ MOST_UNHEARD, MOST_WORDS_UNHEARD = 2 * window.MOST, 20_000
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What comes of answers that no agent of ours gives."""
 
-Ask = Callable[..., None]
-"""Ask the agent: a step of `launcher.on_host.agent.files`, and its arguments."""
+Ask = Callable[[Command], None]
+"""Ask the agent for something about files."""
 
 
 class HostAwayError(Exception):
@@ -90,7 +104,7 @@ class Conversation:
     def __init__(self, ask: Ask, numbers: Iterator[int]) -> None:
         """`numbers`: of the questions; no other conversation of this launcher may have the same."""
         self._ask = ask
-        self._heard: SimpleQueue[FileNews | Exception | None] = SimpleQueue()
+        self._heard: SimpleQueue[Event | Exception | None] = SimpleQueue()
         self._numbers = numbers
         self._lock = threading.Lock()
         self._unheard = self._words_unheard = 0
@@ -98,13 +112,13 @@ class Conversation:
         """No answer is heard any more: too much has come, or nobody asks."""
 
     # ---- for other threads
-    def hear(self, news: FileNews | Exception) -> None:
+    def hear(self, news: Event | Exception) -> None:
         """Pass on an answer of the agent, or the reason why none will come."""
-        if isinstance(news, FileNews):
+        if isinstance(news, Event):
             with self._lock:
                 if self._is_deaf:
                     return
-                self._unheard += len(news.data)
+                self._unheard += _length(news)
                 self._words_unheard += 1
                 self._is_deaf = self._unheard > MOST_UNHEARD or self._words_unheard > MOST_WORDS_UNHEARD
                 if self._is_deaf:
@@ -121,7 +135,7 @@ class Conversation:
         """Let `pause` end."""
         self._heard.put(None)
 
-    def left_unheard(self) -> list[FileNews | Exception | None]:
+    def left_unheard(self) -> list[Event | Exception | None]:
         """What nobody will hear any more."""
         left = []
         with contextlib.suppress(Empty):
@@ -149,11 +163,11 @@ class Conversation:
             RefusedError: it cannot be.
         """
         number = next(self._numbers)
-        self._ask("list_below", number=number, root=root, names=list(names))
+        self._ask(ListFiles(number, root, list(names)))
         listing = Listing()
-        while (news := self.answer(number)).kind == "listed":
-            listing.take(news.told, names)
-        listing.end(news.told["clock_ns"])
+        while isinstance(news := self.answer(number), FilesListed):
+            listing.add(news, names)
+        listing.end(expected(news, FilesListEnded).clock_ns)
         return listing
 
     def fetch(
@@ -184,34 +198,36 @@ class Conversation:
             for _, arrival in asked:
                 arrival.close()
             if asked:
-                self._ask("forget")
+                self._ask(ForgetFiles())
 
     def _asked_for(self, root: str, arrival: Arrival) -> tuple[int, Arrival]:
         number = next(self._numbers)
         path, size, _ = arrival.file
-        self._ask("send", number=number, root=root, path=path, size=size, offset=arrival.offset, sha256=arrival.sha256)
+        self._ask(SendFile(number, root, path, size, arrival.offset, arrival.sha256))
         return number, arrival
 
     def _receive(self, number: int, arrival: Arrival, moved: Callable[[int], None]) -> None:
-        while (news := self.answer(number)).kind == "piece":
-            anew = news.told["offset"] == 0 and not arrival.received
+        while isinstance(news := self.answer(number), FilePiece):
+            anew = news.offset == 0 and not arrival.received
             _check_piece(news, arrival.file, 0 if anew else arrival.offset)
-            arrival.append(news.told["offset"], news.data)
+            arrival.append(news.offset, news.data)
             moved(len(news.data))
-        if news.kind != "sent":
-            arrival.failure = readable(news.told["reason"])
-        elif not arrival.is_whole(news.told["size"], news.told["sha256"]):
+        if isinstance(news, FilesFailed):
+            arrival.failure = readable(news.reason)
+            return
+        sent = expected(news, FileSent)
+        if not arrival.is_whole(sent.size, sent.sha256):
             arrival.failure = "what came of it is not what was sent"
-        elif not is_time(news.told["mtime_ns"]):
+        elif not is_time(sent.mtime_ns):
             arrival.failure = NO_TIME
         else:
-            arrival.mtime_ns, arrival.unchanged = news.told["mtime_ns"], news.told["unchanged"]
+            arrival.mtime_ns, arrival.unchanged = sent.mtime_ns, sent.unchanged
 
     def new_number(self) -> int:
         """For a question that is asked by other means; `answer` waits for its answers."""
         return next(self._numbers)
 
-    def answer(self, number: int) -> FileNews:
+    def answer(self, number: int) -> Event:
         """The next word about what was asked last; whatever else comes is about something that nobody waits for.
 
         Raises:
@@ -219,28 +235,44 @@ class Conversation:
         """
         while True:
             news = self._take(self._heard.get())
-            if news is not None and news.told.get("number") == number:
+            if news is not None and getattr(news, "number", None) == number:
                 return news
 
-    def _take(self, heard: FileNews | Exception | None) -> FileNews | None:
+    def _take(self, heard: Event | Exception | None) -> Event | None:
         if isinstance(heard, Exception):
             raise heard
         if heard is not None:
             with self._lock:
-                self._unheard -= len(heard.data)
+                self._unheard -= _length(heard)
                 self._words_unheard -= 1
-            if heard.data:
-                self._ask("arrived", count=len(heard.data))
+            if _length(heard):
+                self._ask(FilesArrived(_length(heard)))
         return heard
 
 
-def _check_piece(news: FileNews, file: RemoteFile, expected: int) -> None:
+def _length(news: Event) -> int:
+    """Bytes of a file in it."""
+    return len(news.data) if isinstance(news, FilePiece) else 0
+
+
+def expected(news: Event, kind: type[Kind]) -> Kind:
+    """An answer of this kind.
+
+    Raises:
+        RefusedError: it is another one.
+    """
+    if not isinstance(news, kind):
+        raise RefusedError(f"it answers {type(news).__name__} where {kind.__name__} was expected")
+    return news
+
+
+def _check_piece(news: FilePiece, file: RemoteFile, expected: int) -> None:
     """See that a piece of a file is the next one, and that the file has as much.
 
     Raises:
         RefusedError: it is not.
     """
-    offset, size = news.told["offset"], len(news.data)
+    offset, size = news.offset, len(news.data)
     if offset != expected or not size:
         raise RefusedError(f"of {readable(file.path)} it sent {size} bytes from {offset} on, not those from {expected}")
     if offset + size > file.size:

@@ -16,7 +16,7 @@ from typing import Protocol
 from launcher.cluster.defaults import LOCALHOST
 from launcher.gathering.chief_directory import is_copy
 from launcher.gathering.chief_output import ChiefOutput
-from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError, sense
+from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.newest_step import NewestStep
@@ -24,8 +24,9 @@ from launcher.gathering.other_output import OtherOutput
 from launcher.gathering.remote_files import RefusedError, RemoteFile, plain_names
 from launcher.gathering.report import left_line, retry_line, stays_line, trouble_lines
 from launcher.gathering.worker_logs import WorkerLogs
-from launcher.hosts.events import FileNews, HostLost
+from launcher.hosts.events import Answer, HostLost
 from launcher.on_host.agent.files import EVERYTHING
+from launcher.on_host.agent.messages import Command, Event, ListFiles
 from launcher.run_directory.brought import Brought
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
@@ -37,8 +38,8 @@ STEP_QUESTION = 0
 class Ask(Protocol):
     """Ask an agent for something about files."""
 
-    def __call__(self, host: str, step: str, **fields: object) -> None:
-        """Ask for a step of `launcher.on_host.agent.files`; a host that is away takes nothing."""
+    def __call__(self, host: str, command: Command) -> None:
+        """A host that is away takes nothing."""
 
 
 class Say(Protocol):
@@ -118,7 +119,7 @@ class Gathering:
         for name in self._lost:
             self._gatherers[name].conversation.hear(HostAwayError(""))
 
-    def take(self, event: FileNews | HostLost) -> None:
+    def take(self, event: Answer | HostLost) -> None:
         """Pass on what an agent tells."""
         gatherer = self._gatherers.get(event.host)
         if isinstance(event, HostLost):
@@ -128,25 +129,24 @@ class Gathering:
             if gatherer is not None:
                 # A run tells itself why it lost a host; once it has ended, nobody else does.
                 gatherer.conversation.hear(HostAwayError(event.reason if self._finishing else ""))
-        elif event.told.get("number") == STEP_QUESTION:
-            self._take_step(event)
-        elif gatherer is not None:
-            gatherer.conversation.hear(event)
+        elif getattr(event.message, "number", None) == STEP_QUESTION:
+            self._add_to_step(event.host, event.message)
+        elif gatherer is not None and hasattr(event.message, "number"):
+            gatherer.conversation.hear(event.message)
 
-    def _take_step(self, news: FileNews) -> None:
+    def _add_to_step(self, host: str, news: Event) -> None:
         try:
-            with sense():
-                self._step.take(news)
+            self._step.add(news)
         except RefusedError as error:
             self._step.is_over = True
-            self._refuse(news.host, str(error))
+            self._refuse(host, str(error))
 
     def ask_newest_step(self) -> NewestStep:
         """How far the checkpoints of a chief on another host have come, before they are here."""
         chief = self._hosts.get(self._chief or "")
         self._step = NewestStep(is_over=chief is None or chief.name in self._lost)
         if chief is not None and not self._step.is_over:
-            self._ask(chief.name, "list_below", number=STEP_QUESTION, root=chief.output_dir, names=[EVERYTHING])
+            self._ask(chief.name, ListFiles(STEP_QUESTION, chief.output_dir, [EVERYTHING]))
         return self._step
 
     def has_lost(self, host: str) -> bool:

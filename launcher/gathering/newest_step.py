@@ -7,8 +7,8 @@ import re
 from launcher.gathering.checkpoints import checkpoints_among, prefix_of
 from launcher.gathering.remote_files import Listing
 from launcher.gathering.selection import is_cache, is_temporary
-from launcher.hosts.events import FileNews
 from launcher.on_host.agent.files import EVERYTHING
+from launcher.on_host.agent.messages import Event, FilesListed
 
 MOST_FILES = 20_000
 """Of checkpoints. The supervisor itself looks at them, while hosts wait for its sign of life."""
@@ -24,7 +24,7 @@ class NewestStep:
         """Nothing more is to come."""
         self._listing = Listing()
 
-    def take(self, news: FileNews) -> None:
+    def add(self, news: Event) -> None:
         """The next part of the answer.
 
         Raises:
@@ -32,10 +32,10 @@ class NewestStep:
         """
         if self.is_over:
             return
-        if news.kind == "listed":
-            files = [file for file in news.told["files"] if prefix_of(file[0]) is not None]
-            self._listing.take({"files": files, "links": [], "unreadable": []}, [EVERYTHING])
-        self.is_over = news.kind != "listed" or len(self._listing.files) > MOST_FILES
+        if isinstance(news, FilesListed):
+            files = [file for file in news.files if prefix_of(file[0]) is not None]
+            self._listing.add(FilesListed(news.number, files, [], []), [EVERYTHING])
+        self.is_over = not isinstance(news, FilesListed) or len(self._listing.files) > MOST_FILES
 
     @property
     def step(self) -> int | None:

@@ -6,13 +6,14 @@ that nobody could have asked for is refused as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from launcher.gathering.state_file import is_state
 from launcher.on_host.agent.files import EVERYTHING
+from launcher.on_host.agent.messages import FilesListed
 from launcher.wording import harmless_line
 
 MOST_FILES = 500_000
@@ -74,21 +75,17 @@ class Listing:
     _entries: int = 0
     _characters: int = 0
 
-    def take(self, told: Mapping[str, Any], names: Sequence[str]) -> None:
+    def add(self, part: FilesListed, names: Sequence[str]) -> None:
         """Add one part of a list by an agent that was asked for these names.
 
         Raises:
-            RefusedError: it is none, or the list is longer than any that is taken.
+            RefusedError: the list is longer than any that is taken.
         """
-        for entry in told["files"]:
-            match entry:
-                case [str() as path, int() as size, int() as mtime_ns]:
-                    self._take_file(RemoteFile(path, size, mtime_ns), names)
-                case _:
-                    raise RefusedError("it lists what is no file")
-        for path in told["links"]:
+        for entry in part.files:
+            self._add_file(RemoteFile(*entry), names)
+        for path in part.links:
             self._leave(path, "it is a symbolic link")
-        for path, reason in told["unreadable"]:
+        for path, reason in part.unreadable:
             self._leave(path, reason)
 
     def end(self, clock_ns: int) -> None:
@@ -108,7 +105,7 @@ class Listing:
             else:
                 above = path
 
-    def _take_file(self, file: RemoteFile, names: Sequence[str]) -> None:
+    def _add_file(self, file: RemoteFile, names: Sequence[str]) -> None:
         objection = _objection(file, names)
         if objection is None:
             self._count(file.path)

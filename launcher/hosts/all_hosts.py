@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from launcher.caller.called_as import launch_command
 from launcher.cluster.cluster import Host
@@ -19,10 +19,20 @@ from launcher.hosts import events
 from launcher.hosts.access import access, allow_open_files
 from launcher.hosts.facts import VARIABLES, HostFacts, same_machines
 from launcher.hosts.heartbeat import Heartbeat
-from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.one_host import HostConnection, Inbox, receive, start
 from launcher.hosts.reachability import LOOPBACK, Proof
 from launcher.hosts.shortage import for_shortage
 from launcher.hosts.transport import CONNECTING_AT_ONCE
+from launcher.on_host.agent.messages import (
+    Acknowledge,
+    AwaitEvaluator,
+    Command,
+    DialPorts,
+    Hello,
+    Put,
+    Reserve,
+    Stop,
+)
 
 SETTLE = 0.5
 """Seconds between the first host that fails and the end of the start: others fail as well, and one report tells all."""
@@ -53,7 +63,7 @@ class Hosts:
         self._hosts = tuple(hosts)
         self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
         allow_open_files(len(self._hosts))
-        self._brought: dict[str, tuple[str, Mapping[str, bytes]]] = {}
+        self._brought: dict[str, Put] = {}
         self._admitted = ""
         self._answers = _Answers()
         self.losses: dict[str, str] = {}
@@ -64,7 +74,7 @@ class Hosts:
     def _connect(self, host: Host, former: HostConnection | None = None) -> HostConnection:
         way = access(host, self._lease)
         connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate, former)
-        connection.hello(self._lease, VARIABLES)
+        connection.send(Hello(self._lease, list(VARIABLES)))
         return connection
 
     def __enter__(self) -> Self:
@@ -85,12 +95,13 @@ class Hosts:
 
     def bring(self, host: str, root: str, files: Mapping[str, bytes]) -> None:
         """Write small files below `root` on a host, before anything is started there."""
-        self._brought[host] = (root, files)
-        self._connections[host].put(root, files)
+        sizes = [(path, len(data)) for path, data in files.items()]
+        self._brought[host] = Put(root, sizes, b"".join(files.values()))
+        self.send(host, self._brought[host])
 
-    def ask_about_project(self, host: str, step: str, body: bytes = b"", **fields: Any) -> None:
-        """See `HostConnection.ask_about_project`."""
-        self._connections[host].ask_about_project(step, body, **fields)
+    def send(self, host: str, command: Command) -> None:
+        """Ask a host's agent for something; one that is away takes nothing."""
+        self._connections[host].send(command)
 
     def ssh_words(self, host: str) -> Sequence[str]:
         """How ssh is called to reach a host, but for its name; nothing for this machine."""
@@ -111,7 +122,7 @@ class Hosts:
         for host in self._hosts:
             first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
             known = "" if self._is_alone else f"{word} {host.name}"
-            self._connections[host.name].reserve(host.tasks, first, last, known)
+            self.send(host.name, Reserve([task.slug for task in host.tasks], first, last, known))
         self._await(partial(self._answers.missing, self._hosts), until, observe)
         addresses = self._proven_addresses(word, until, observe)
         return cluster_spec(self._hosts, self._answers.ports, addresses)
@@ -143,7 +154,7 @@ class Hosts:
                 self._answers.forget(host.name)
                 self._connections[host.name] = self._connect(host, former=former)
                 if host.name in self._brought:
-                    self._connections[host.name].put(*self._brought[host.name])
+                    self.send(host.name, self._brought[host.name])
 
     @property
     def _is_alone(self) -> bool:
@@ -160,7 +171,7 @@ class Hosts:
             self._answers.dialled.clear()
             look_up = max(DIAL_SECONDS, min(LOOK_UP_SECONDS, int(until - time.monotonic() - DIAL_SECONDS)))
             for name, asked in targets.items():
-                self._connections[name].dial(asked, DIAL_SECONDS, look_up)
+                self.send(name, DialPorts(asked, DIAL_SECONDS, look_up))
             self._await(partial(self._answers.not_dialled, targets), until, observe)
             proof.take(self._answers.dialled)
         if proof.failures:
@@ -202,21 +213,21 @@ class Hosts:
         """Start every task of the plan on its host."""
         self._admitted = plan.admitted
         for host in self._hosts:
-            self._connections[host.name].start(plan.on(host.name), host.hold_ports, plan.admitted)
+            self.send(host.name, start(plan.on(host.name), host.hold_ports, plan.admitted))
 
     def start_again(self, plan: TaskPlan) -> None:
         """Start a task whose process has ended, as before: same port, same log."""
         host = next(host for host in self._hosts if host.name == plan.host)
-        self._connections[host.name].start([plan], host.hold_ports, self._admitted)
+        self.send(host.name, start([plan], host.hold_ports, self._admitted))
 
     def await_evaluator(self, plan: TaskPlan) -> None:
         """Look whether an evaluator has seen the last checkpoint; the answer is `EvaluatorDone`."""
-        self._connections[plan.host].await_evaluator(plan.task, plan.env["LAUNCH_OUTPUT_DIR"])
+        self.send(plan.host, AwaitEvaluator(plan.task.slug, plan.env["LAUNCH_OUTPUT_DIR"]))
 
     def stop(self, signal: int, grace: float) -> None:
         """Signal everything that the run started, everywhere; SIGKILL follows after `grace` seconds."""
         for connection in self._connections.values():
-            connection.stop(signal, grace)
+            connection.send(Stop(signal, grace))
 
     def beat(self) -> None:
         """Renew every agent's lease when it is time, and give up on those that have been silent for as long."""
@@ -230,17 +241,9 @@ class Hosts:
         """Whatever a host may still say is not heard: `HostLost` at once, with this reason. From any thread."""
         self._connections[host].give_up(reason)
 
-    def ask_about_files(self, host: str, step: str, **fields: object) -> None:
-        """Do a step of bringing files here from a host; the answers are `FileNews`."""
-        self._connections[host].ask_about_files(step, **fields)
-
-    def deliver(self, host: str, step: str, body: bytes = b"", **fields: object) -> None:
-        """Do a step of bringing files to a host; the answers are `FileNews`."""
-        self._connections[host].deliver(step, body, **fields)
-
     def acknowledge(self, host: str, task: Task, count: int) -> None:
         """A piece of a task's log is dealt with; as much more may come."""
-        self._connections[host].acknowledge(task, count)
+        self.send(host, Acknowledge(task.slug, count))
 
 
 class _Answers:

@@ -10,14 +10,16 @@ import threading
 import time
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from launcher.hosts import events
 from launcher.hosts.access import Access, NotStartedError
 from launcher.hosts.agent_messages import AgentMessages
 from launcher.hosts.agent_process import GOODBYE, AgentProcess
 from launcher.hosts.ssh_complaint import Complaint
-from launcher.on_host.agent.framing import GREETING, Decoder, UnreadableError, encode
+from launcher.on_host.agent.fields import encode
+from launcher.on_host.agent.framing import GREETING, MOST_FROM_LAUNCHER, Decoder, UnreadableError
+from launcher.on_host.agent.messages import Beat, Command
 
 NO_SSH = "install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
 NO_END = "look at its ~/.bashrc and ~/.profile, which may print only in a terminal; try: ssh {host} true | head"
@@ -37,7 +39,7 @@ TRIES = 6
 """How often a connection is tried that an overloaded sshd dropped; its default drops 3 of 10 and more at a time."""
 PAUSE = 0.25
 """Seconds before the second try; it doubles with each, and is spread so that many do not come back at once."""
-BEAT = encode({"do": "beat"})
+BEAT = encode(Beat())
 
 
 class NoEndError(Exception):
@@ -135,8 +137,9 @@ class Connection:
                 self._process.outbox.add_once(BEAT)
         self._push()
 
-    def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
-        frame = encode(head, body)
+    def send(self, command: Command) -> None:
+        """Ask the agent for something."""
+        frame = encode(command, MOST_FROM_LAUNCHER)
         with self._lock:
             if self._early is not None:
                 self._early.append(frame)

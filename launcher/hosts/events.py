@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from launcher.cluster.redaction import in_values
 from launcher.cluster.spec import Task
+from launcher.on_host.agent.fields import Message
+from launcher.on_host.agent.messages import Ready
 
 Awaited = Literal["process", "server"]
 """The start of a task's process, or of its TensorFlow server."""
@@ -24,7 +26,7 @@ class HostReady(NamedTuple):
     """An agent has started and told what its host is."""
 
     host: str
-    facts: Mapping[str, Any]
+    facts: Ready
 
 
 class HostLost(NamedTuple):
@@ -106,21 +108,12 @@ class Dialled(NamedTuple):
     results: Mapping[str, str]
 
 
-class ProjectAnswer(NamedTuple):
-    """What an agent (or rsync) says while the project is sent to its host. It is not written down."""
+class Answer(NamedTuple):
+    """What an agent (or rsync) says to those who asked about files, the project or the host. It is not written down."""
 
     host: str
-    kind: str
-    fields: Mapping[str, Any]
-
-
-class Examined(NamedTuple):
-    """An answer to what only `launch doctor` asks (`launcher.on_host.examiner`)."""
-
-    host: str
-    kind: str
-    told: Mapping[str, Any]
-    data: bytes
+    message: Any
+    """One of `launcher.on_host.agent.messages`, or of another program's."""
 
 
 class TaskStarted(NamedTuple):
@@ -292,15 +285,6 @@ class Stalled(NamedTuple):
     """As `step 812 (worker 0)`; empty: the reports had no number."""
 
 
-class FileNews(NamedTuple):
-    """What an agent tells about files that it was asked for: part of a list, a piece of one, its end."""
-
-    host: str
-    kind: str
-    told: Mapping[str, Any]
-    data: bytes
-
-
 class GatheringEnded(NamedTuple):
     """All that could be gathered from the hosts is here, or an errand of `launcher.gathering` is over."""
 
@@ -327,8 +311,7 @@ Event = (
     | ReservationFailed
     | PutFailed
     | Dialled
-    | ProjectAnswer
-    | Examined
+    | Answer
     | TaskStarted
     | TaskStartFailed
     | TaskListening
@@ -346,7 +329,6 @@ Event = (
     | ProcessesSurvived
     | TimedOut
     | Stalled
-    | FileNews
     | GatheringEnded
     | StopRequested
     | Interrupted
@@ -375,6 +357,8 @@ def as_record(event: Event) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Task):
         return value.slug
+    if isinstance(value, Message):
+        value = vars(value)
     if isinstance(value, Mapping):
         return {str(_plain(key)): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from launcher.cluster.cluster import NOTHING, Host
 from launcher.cluster.spec import is_loopback
+from launcher.on_host.agent.messages import Ready
 from launcher.wording import duration
 
 VARIABLES = (
@@ -41,11 +42,11 @@ class HostFacts(NamedTuple):
     """Seconds that its clock is ahead of the launcher's."""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], now: float) -> HostFacts:
+    def of(cls, told: Ready, now: float) -> HostFacts:
         """From the agent's own record, which arrived at `now`, in seconds since 1970."""
-        client, _, server = [*told["ssh_connection"].split()[:3], "", "", ""][:3]
-        plain = {name: told[name] for name in ("hostname", "python", "cpus", "home", "machine", "addresses")}
-        return cls(**plain, client=client, server=server, environment=told["environment"], ahead=told["time"] - now)
+        client, _, server = [*told.ssh_connection.split()[:3], "", "", ""][:3]
+        own = told.hostname, told.python, told.cpus, told.home, told.machine, told.addresses
+        return cls(*own, client, server, told.environment, ahead=told.time - now)
 
 
 def candidates(host: Host, facts: Mapping[str, HostFacts]) -> tuple[str, ...]:

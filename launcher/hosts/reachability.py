@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.hosts.facts import HostFacts, candidates
+from launcher.on_host.agent.messages import Target
 from launcher.on_host.agent.resolving import CANNOT_RESOLVE
 from launcher.wording import listed
 
@@ -40,13 +40,13 @@ class Proof:
             if not left
         ]
 
-    def targets(self) -> dict[str, list[dict[str, Any]]]:
+    def targets(self) -> dict[str, list[Target]]:
         """What each host has to dial next; empty: the proof is over."""
-        asked: dict[str, list[dict[str, Any]]] = {}
+        asked: dict[str, list[Target]] = {}
         for name, left in self._left.items():
             if name in self.addresses or not left or name not in self._ports:
                 continue
-            target = {"id": name, "address": left[0], "port": self._ports[name], "word": f"{self._word} {name}"}
+            target = Target(name, left[0], self._ports[name], f"{self._word} {name}")
             for other in self._hosts:
                 asked.setdefault(other, []).append(target)
         return asked

@@ -6,14 +6,23 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 from launcher.errors import HostError
-from launcher.gathering.conversation import Conversation
+from launcher.gathering.conversation import Conversation, Kind, expected
 from launcher.gathering.remote_files import readable
-from launcher.hosts.events import FileNews
+from launcher.on_host.agent.messages import (
+    BeginDelivery,
+    Command,
+    DeliverPiece,
+    DeliveryPlaced,
+    DeliveryReady,
+    DropDelivery,
+    FilesFailed,
+    PieceDelivered,
+    PlaceDelivery,
+)
 from launcher.on_host.agent.window import CAREFUL, SendWindow
 from launcher.restoring.parcels import Parcel
 from launcher.run_directory.directory import file_name
@@ -37,8 +46,8 @@ _REMEDIES = {
 class Delivery:
     """To one host, by the thread that talks to it."""
 
-    def __init__(self, host: RunHost, conversation: Conversation, send: Callable[..., None]) -> None:
-        """`send`: tells the agent a step of `launcher.on_host.agent.deliveries`: its name, raw bytes, fields."""
+    def __init__(self, host: RunHost, conversation: Conversation, send: Callable[[Command], None]) -> None:
+        """`send`: tells the agent what to do."""
         self._host = host
         self._conversation = conversation
         self._send = send
@@ -56,18 +65,18 @@ class Delivery:
         try:
             self._bring(parcels, moved)
         except BaseException:
-            self._tell("drop")
+            self._send(DropDelivery(self._number))
             raise
 
     def _bring(self, parcels: Sequence[Parcel], moved: Callable[[int], None]) -> None:
-        self._tell("begin", root=self._host.output_dir, staging=staging(self._host))
-        self._check_room(sum(parcel.file.size for parcel in parcels), self._answer("ready").told["free"])
+        self._send(BeginDelivery(self._number, self._host.output_dir, staging(self._host)))
+        self._check_room(sum(parcel.file.size for parcel in parcels), self._answer(DeliveryReady).free)
         digests = [self._send_file(number, parcel, moved) for number, parcel in enumerate(parcels)]
         while not self._window.is_empty:
             self._await_taken()
-        files = [[*each.file, digest] for each, digest in zip(parcels, digests, strict=True)]
-        self._tell("place", files=files)
-        self._answer("placed")
+        files = [(*each.file, digest) for each, digest in zip(parcels, digests, strict=True)]
+        self._send(PlaceDelivery(self._number, files))
+        self._answer(DeliveryPlaced)
 
     def _send_file(self, number: int, parcel: Parcel, moved: Callable[[int], None]) -> str:
         digest = hashlib.sha256()
@@ -75,26 +84,21 @@ class Delivery:
             for piece in coming:
                 while not self._window.is_open:
                     self._await_taken()
-                self._tell("take", piece, file=number, path=parcel.file.path)
+                self._send(DeliverPiece(self._number, number, parcel.file.path, piece))
                 self._window.sent(len(piece) + FRAME_COST, time.monotonic())
                 digest.update(piece)
                 moved(len(piece))
         return digest.hexdigest()
 
     def _await_taken(self) -> None:
-        self._answer("taken")
+        self._answer(PieceDelivered)
         self._window.oldest_arrived(time.monotonic())
 
-    def _tell(self, step: str, body: bytes = b"", **fields: Any) -> None:
-        self._send(step, body, number=self._number, **fields)
-
-    def _answer(self, kind: str) -> FileNews:
+    def _answer(self, kind: type[Kind]) -> Kind:
         answer = self._conversation.answer(self._number)
-        if answer.kind == kind:
-            return answer
-        if answer.kind == "failed":
-            raise HostError(failed(self._host, answer.told))
-        raise ValueError(f"{answer.kind} where {kind} was expected")
+        if isinstance(answer, FilesFailed):
+            raise HostError(failed(self._host, answer))
+        return expected(answer, kind)
 
     def _check_room(self, needed: int, free: int) -> None:
         if needed > max(0, free - SPARE_ROOM):
@@ -110,10 +114,10 @@ def staging(host: RunHost) -> str:
     return f"{host.run_dir}/.bringing-{file_name(host.name)}"
 
 
-def failed(host: RunHost, told: Mapping[str, Any]) -> str:
+def failed(host: RunHost, told: FilesFailed) -> str:
     """What the host could not do, and the remedy."""
-    remedy = next((remedy for codes, remedy in _REMEDIES.items() if told["code"] in codes), "look at it there")
-    return f"{host.name}: {shown(Path(host.output_dir, told['path']))}: {readable(told['reason'])}; {remedy}"
+    remedy = next((remedy for codes, remedy in _REMEDIES.items() if told.code in codes), "look at it there")
+    return f"{host.name}: {shown(Path(host.output_dir, told.path))}: {readable(told.reason)}; {remedy}"
 
 
 def pieces(content: Path | bytes) -> Generator[bytes]:

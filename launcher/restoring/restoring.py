@@ -20,6 +20,7 @@ from launcher.gathering.remote_files import RefusedError, RemoteFile
 from launcher.gathering.state_file import newest_named
 from launcher.gathering.under_way import UnderWay
 from launcher.on_host.agent.files import EVERYTHING, walk
+from launcher.on_host.agent.messages import Command
 from launcher.restoring.delivery import Delivery
 from launcher.restoring.needs import Needs, Place, lacking, needs_of, newer
 from launcher.restoring.parcels import Parcel, brought_line, parcels, wanted_on
@@ -30,8 +31,8 @@ from launcher.run_directory.state import RunHost, chief_host
 from launcher.run_directory.whole_files import relative
 from launcher.wording import exact_size
 
-Deliver = Callable[..., None]
-"""Tell an agent a step of `launcher.on_host.agent.deliveries`: the host's name, the step, raw bytes, fields."""
+Deliver = Callable[[str, Command], None]
+"""Tell the agent of a host what to do."""
 
 
 class Restoring:

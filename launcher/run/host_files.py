@@ -54,7 +54,7 @@ class HostFiles:
 
     def take(self, event: events.Event) -> None:
         """See what an agent tells of files, or that it has gone."""
-        if self._gathering is not None and isinstance(event, events.FileNews | events.HostLost):
+        if self._gathering is not None and isinstance(event, events.Answer | events.HostLost):
             self._gathering.take(event)
 
     def begin(self, run_hosts: Sequence[RunHost]) -> Gathering | None:
@@ -67,7 +67,7 @@ class HostFiles:
             self._gathering = Gathering(
                 self._directory,
                 self._cluster.collect,
-                self._hosts.ask_about_files,
+                self._hosts.send,
                 self._say,
                 ended=lambda: self._inbox.put(events.GatheringEnded()),
                 refuse=self._hosts.give_up,
@@ -89,9 +89,7 @@ class HostFiles:
             return
         from launcher.restoring.restoring import Restoring
 
-        restoring = Restoring(
-            self._directory, run_hosts, gathering, self._hosts.deliver, self._say, intact=self._intact
-        )
+        restoring = Restoring(self._directory, run_hosts, gathering, self._hosts.send, self._say, intact=self._intact)
         try:
             for errands in restoring.phases():
                 self._await(lambda asked=errands: all(each.is_over for each in asked))  # type: ignore[misc]

@@ -90,7 +90,7 @@ class RunObserver:
                 self._remote_logs.write(event.task, event.offset, event.data)
                 self._console.write(event.task, event.data)
                 return
-            case events.ProjectAnswer() | events.FileNews():
+            case events.Answer():
                 return
             case events.HostAwaited():
                 self.say_once(event.line)

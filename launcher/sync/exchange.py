@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from launcher.errors import HostError
-from launcher.hosts.events import ProjectAnswer
+from launcher.on_host.agent.messages import (
+    BringProjectPiece,
+    Command,
+    CompareProject,
+    PrepareProject,
+    ProjectCompared,
+    ProjectFailed,
+    ProjectPieceBrought,
+    ProjectPrepared,
+    ProjectSettled,
+    ProjectWaits,
+    SettleProject,
+)
 from launcher.on_host.agent.window import CAREFUL, SendWindow
 from launcher.sync.complaints import failed, in_the_way, left_there, no_room, not_received, waiting
 from launcher.sync.project import Project, ProjectFile
@@ -27,15 +38,24 @@ REPORT = 5.0
 """Seconds between two lines about a transfer that takes its time."""
 
 Result = TypeVar("Result")
+Awaited = TypeVar("Awaited")
 Steps = Generator[bool, None, Result]
 """Yields whether there is more to do at once; if not, it waits for an answer."""
+
+
+class Couriered(NamedTuple):
+    """How far rsync has come."""
+
+    bytes: int
+    reason: str | None = None
+    """It has ended: nothing if all went well, else why not."""
 
 
 class Courier(Protocol):
     """What brings files past the agent's own connection: rsync."""
 
     def start(self, top: str, files: Sequence[ProjectFile]) -> None:
-        """Begin. Answers: `rsync_moved` (`bytes` so far), `rsync_ended` (`reason`: nothing if all went well)."""
+        """Begin. Answers: `Couriered`, the last with a reason."""
 
     def end(self) -> None:
         """Stop it if it still runs."""
@@ -49,8 +69,7 @@ class Exchange:
     top: str
     """The directory on the host."""
     project: Project
-    ask: Callable[..., None]
-    """Tells the agent what to do: a word, raw bytes, fields."""
+    ask: Callable[[Command], None]
     say: Callable[[str], None]
     courier: Courier | None
     """None: this machine has none."""
@@ -60,13 +79,13 @@ class Exchange:
     _window: SendWindow = field(default_factory=lambda: SendWindow(CAREFUL), init=False)
     _sent: int = field(default=0, init=False)
     _report_at: float = field(default=0.0, init=False)
-    _answers: deque[ProjectAnswer] = field(default_factory=deque, init=False)
+    _answers: deque[object] = field(default_factory=deque, init=False)
     _steps: Steps[None] = field(init=False)
 
     def __post_init__(self) -> None:
         self._steps = self._all_steps()
 
-    def proceed(self, answer: ProjectAnswer | None = None) -> None:
+    def proceed(self, answer: object = None) -> None:
         """Go on as far as goes without waiting.
 
         Raises:
@@ -90,18 +109,18 @@ class Exchange:
 
     # ---- the steps
     def _all_steps(self) -> Steps[None]:
-        self.ask("compare", json.dumps([listed(file) for file in self.project.files]).encode(), top=self.top)
-        compared = yield from self._answer("compared")
-        self.top = compared.fields["top"]
-        if compared.fields["over"]:
+        self.ask(CompareProject(self.top, [(*file,) for file in self.project.files]))
+        compared = yield from self._answer(ProjectCompared)
+        self.top = compared.top
+        if compared.over:
             return
-        wanted, same = yield from self._decide(compared.fields)
+        wanted, same = yield from self._decide(compared)
         coming = [number for number in wanted if self.project.files[number].target is None]
         size = self._size(coming)
-        self._check_room(size, compared.fields)
-        courier = self.courier if size >= WORTH_RSYNC and compared.fields["rsync"] else None
-        self.ask("prepare", wanted=wanted, same=same, staging=courier is not None)
-        prepared = yield from self._answer("prepared")
+        self._check_room(size, compared)
+        courier = self.courier if size >= WORTH_RSYNC and compared.rsync else None
+        self.ask(PrepareProject(wanted, same, courier is not None))
+        prepared = yield from self._answer(ProjectPrepared)
         if courier is None:
             yield from self._send(coming)
         else:
@@ -112,13 +131,13 @@ class Exchange:
             missing = yield from self._settle()
         if missing:
             raise HostError(not_received(self.host, self.top, self.project.files[missing[0]].path))
-        self._tell(len(wanted), prepared.fields)
+        self._tell(len(wanted), prepared)
 
-    def _decide(self, found: Mapping[str, Any]) -> Steps[tuple[list[int], list[int]]]:
+    def _decide(self, found: ProjectCompared) -> Steps[tuple[list[int], list[int]]]:
         """What is to be sent, and what has the right contents already."""
-        wanted, same, objections = list(found["wanted"]), [], [(path, what) for path, what in found["in_the_way"]]
-        self._check_known([*wanted, *(number for number, _, _ in found["doubtful"])])
-        for number, digest, objection in found["doubtful"]:
+        wanted, same, objections = list(found.wanted), [], list(found.in_the_way)
+        self._check_known([*wanted, *(number for number, _, _ in found.doubtful)])
+        for number, digest, objection in found.doubtful:
             file = self.project.files[number]
             own = yield from self.project.digest(file)
             if own == digest:
@@ -135,9 +154,9 @@ class Exchange:
         if any(number >= len(self.project.files) for number in numbers):
             raise HostError(f"{self.host}: it sent something unreadable: it asks for files that the project has not")
 
-    def _check_room(self, size: int, host: Any) -> None:
-        if size > host["free"] + host["freed"]:
-            raise HostError(no_room(self.host, self.top, size, host["free"] + host["freed"]))
+    def _check_room(self, size: int, there: ProjectCompared) -> None:
+        if size > there.free + there.freed:
+            raise HostError(no_room(self.host, self.top, size, there.free + there.freed))
 
     def _send(self, numbers: Sequence[int]) -> Steps[None]:
         """Over the agent's own connection."""
@@ -147,17 +166,17 @@ class Exchange:
             with self.project.opened(file) as (descriptor, stamp):
                 yield from self._send_file(number, descriptor, stamp, total)
         while not self._window.is_empty:
-            yield from self._answer("taken")
+            yield from self._answer(ProjectPieceBrought)
 
     def _send_file(self, number: int, descriptor: int, stamp: os.stat_result, total: int) -> Steps[None]:
         """As it is now: it may have changed since the project was read."""
-        fields = {"number": number, "size": stamp.st_size, "mtime_ns": stamp.st_mtime_ns, "mode": stamp.st_mode & 0o777}
+        what = stamp.st_size, stamp.st_mtime_ns, stamp.st_mode & 0o777
         at = 0
         while at < stamp.st_size or at == 0:
             while not self._window.is_open:
-                yield from self._answer("taken")
+                yield from self._answer(ProjectPieceBrought)
             piece = self.project.read(self.project.files[number], descriptor, min(PIECE, stamp.st_size - at))
-            self.ask("take", piece, at=at, **fields)
+            self.ask(BringProjectPiece(number, at, *what, piece))
             self._window.sent(len(piece) + FRAME_COST, time.monotonic())
             self._sent += len(piece)
             self._report(total)
@@ -167,34 +186,30 @@ class Exchange:
     def _send_by(self, courier: Courier, numbers: Sequence[int]) -> Steps[None]:
         total = self._size(numbers)
         courier.start(self.top, [self.project.files[number] for number in numbers])
-        while True:
-            answer = yield from self._answer("rsync_moved", "rsync_ended")
-            if answer.kind == "rsync_ended":
-                break
-            self._sent = answer.fields["bytes"]
+        while (state := (yield from self._answer(Couriered))).reason is None:
+            self._sent = state.bytes
             self._report(total)
-        if answer.fields["reason"]:
-            self.say(f"{self.host}: rsync failed ({answer.fields['reason']}); sending what is missing without it")
+        if state.reason:
+            self.say(f"{self.host}: rsync failed ({state.reason}); sending what is missing without it")
 
     def _settle(self) -> Steps[list[int]]:
-        self.ask("settle")
-        settled = yield from self._answer("settled")
-        missing: list[int] = settled.fields["missing"]
-        self._check_known(missing)
-        return missing
+        self.ask(SettleProject())
+        settled = yield from self._answer(ProjectSettled)
+        self._check_known(settled.missing)
+        return settled.missing
 
-    def _answer(self, *kinds: str) -> Steps[ProjectAnswer]:
+    def _answer(self, kind: type[Awaited]) -> Steps[Awaited]:
         while True:
             while not self._answers:
                 yield False
             answer = self._answers.popleft()
-            if answer.kind == "failed":
-                raise HostError(failed(self.host, self.top, **answer.fields))
-            if answer.kind == "taken" and not self._window.is_empty:
+            if isinstance(answer, ProjectFailed):
+                raise HostError(failed(self.host, self.top, answer.path, answer.code, answer.reason))
+            if isinstance(answer, ProjectPieceBrought) and not self._window.is_empty:
                 self._window.oldest_arrived(time.monotonic())
-            if answer.kind == "waits":
-                self.say(waiting(self.host, answer.fields["path"]))
-            if answer.kind in kinds:
+            if isinstance(answer, ProjectWaits):
+                self.say(waiting(self.host, answer.path))
+            if isinstance(answer, kind):
                 return answer
 
     # ---- what the user is told
@@ -206,8 +221,8 @@ class Exchange:
             self._report_at = now + REPORT
             self.say(f"{self.host}: sending the project, {amount(self._sent)} of {amount(total)}")
 
-    def _tell(self, count: int, prepared: Any) -> None:
-        deleted, kept = prepared["deleted"], prepared["kept"]
+    def _tell(self, count: int, prepared: ProjectPrepared) -> None:
+        deleted, kept = prepared.deleted, prepared.kept
         words = [f"{count} of {len(self.project.files)} files", amount(self._sent)]
         words += [f"{deleted} deleted"] if deleted else []
         if count or deleted:
@@ -217,8 +232,3 @@ class Exchange:
 
     def _size(self, numbers: Sequence[int]) -> int:
         return sum(self.project.files[number].size for number in numbers)
-
-
-def listed(file: ProjectFile) -> list[object]:
-    """A file as the agent's list has it."""
-    return [file.path, file.target] if file.target is not None else list(file[:4])

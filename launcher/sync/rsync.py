@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from launcher.hosts.agent_process import COMPLAINT_SIZE, bounded_file
 from launcher.on_host.agent.placing import STAGING
+from launcher.sync.exchange import Couriered
 from launcher.sync.project import Project, ProjectFile
 
 AT_ONCE = 8
@@ -35,8 +36,8 @@ def rsync_on_this_machine() -> bool:
 class Rsync:
     """One run of it, in a thread of its own."""
 
-    def __init__(self, host: str, ssh: Sequence[str], project: Project, tell: Callable[..., None]) -> None:
-        """`ssh` is how the host is reached, without its name. `tell` takes an answer: its kind and fields."""
+    def __init__(self, host: str, ssh: Sequence[str], project: Project, tell: Callable[[Couriered], None]) -> None:
+        """`ssh` is how the host is reached, without its name. `tell` takes an answer."""
         self._host = host
         self._ssh = ssh
         self._project = project
@@ -70,7 +71,7 @@ class Rsync:
     def _run(self, argv: Sequence[str], names: bytes) -> None:
         with GATE:
             reason = self._sent(argv, names)
-        self._tell("rsync_ended", reason=reason)
+        self._tell(Couriered(0, reason))
 
     def _sent(self, argv: Sequence[str], names: bytes) -> str:
         """Why it failed; nothing if it did not."""
@@ -109,7 +110,7 @@ class Rsync:
         while data := os.read(process.stdout.fileno(), READ_SIZE):
             for line in data.split(b"\r"):
                 if moved := _MOVED.match(line):
-                    self._tell("rsync_moved", bytes=int(moved[1]))
+                    self._tell(Couriered(int(moved[1])))
 
 
 def rsync_argv(host: str, ssh: Sequence[str], source: str, top: str) -> list[str]:

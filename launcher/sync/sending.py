@@ -51,8 +51,8 @@ class ProjectSync:
         match event:
             case events.HostReady(name) if name in self._waiting and self._project is not None:
                 self._begin(self._waiting.pop(name), self._project)
-            case events.ProjectAnswer(name) if name in self._exchanges:
-                self._proceed(self._exchanges[name], event)
+            case events.Answer(name, message) if name in self._exchanges:
+                self._proceed(self._exchanges[name], message)
             case events.HostLost(name) if name in self._unfinished():
                 self._failures[name] = event.complaint
 
@@ -90,17 +90,17 @@ class ProjectSync:
         return {*self._waiting, *(name for name, exchange in self._exchanges.items() if not exchange.over)}
 
     def _begin(self, host: Host, project: Project) -> None:
-        def tell(kind: str, **fields: object) -> None:
-            self._inbox.put(events.ProjectAnswer(host.name, kind, fields))
+        def tell(message: object) -> None:
+            self._inbox.put(events.Answer(host.name, message))
 
         ssh = self._hosts.ssh_words(host.name)
         rsync = Rsync(host.name, ssh, project, tell) if ssh and rsync_on_this_machine() else None
-        ask = partial(self._hosts.ask_about_project, host.name)
+        ask = partial(self._hosts.send, host.name)
         assert host.workdir is not None  # the cluster file's reader sees to that
         exchange = self._exchanges[host.name] = Exchange(host.name, host.workdir, project, ask, self._say, rsync)
         self._proceed(exchange)
 
-    def _proceed(self, exchange: Exchange, answer: events.ProjectAnswer | None = None) -> None:
+    def _proceed(self, exchange: Exchange, answer: object = None) -> None:
         if exchange.host in self._failures:
             return
         try:

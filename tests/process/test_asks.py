@@ -15,10 +15,23 @@ from support.launching import MARK, PATIENCE, await_true, marked_processes
 
 from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
-from launcher.doctor.patient import EXAMINER, Patient
 from launcher.hosts import events
 from launcher.hosts.access import access
-from launcher.hosts.one_host import Inbox, receive
+from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.transport import EXAMINER
+from launcher.on_host.agent.messages import Command, Event, Hello, Reserve
+from launcher.on_host.examiner.messages import (
+    EVENTS,
+    AskProgram,
+    CountBytes,
+    CountingBytes,
+    MeasureSpeed,
+    ProgramEnded,
+    ProgramNotRun,
+    ProgramSaid,
+    SpeedMeasured,
+    TellProgram,
+)
 from launcher.on_host.examiner.questions import LAST_WORDS, MOST
 
 LEASE = 15.0
@@ -36,35 +49,48 @@ class Asked:
         self.task = Task("worker", 0)
         host = Host("localhost", (self.task,))
         way = replace(access(host, LEASE), packages=EXAMINER)
-        self.patient = Patient(host.name, host.tasks, way, self.inbox, threading.Semaphore())
-        self.patient.hello(LEASE, [])
+        self.connection = HostConnection(host.name, host.tasks, way, self.inbox, threading.Semaphore(), known=EVENTS)
+        self.send(Hello(LEASE, []))
 
-    def next(self, kind: type[events.Event]) -> Any:
-        """The next event of this type."""
+    def send(self, command: Command) -> None:
+        self.connection.send(command)
+
+    def next(self, *kinds: type[Event]) -> Any:
+        """The next answer of these types."""
         deadline = time.monotonic() + PATIENCE
         while (event := receive(self.inbox, deadline - time.monotonic())) is not None:
             assert not isinstance(event, events.HostLost), event
-            if isinstance(event, kind):
-                return event
-        raise AssertionError(f"no {kind.__name__}")
+            if isinstance(event, events.Answer) and isinstance(event.message, kinds):
+                return event.message
+        raise AssertionError(f"no {kinds}")
+
+    def held_port(self) -> int:
+        """A port for the task."""
+        deadline = time.monotonic() + PATIENCE
+        while not isinstance(event := receive(self.inbox, deadline - time.monotonic()), events.PortsReserved):
+            assert event is not None
+        return event.ports[self.task]
 
     def ask(self, program: str, seconds: float = LONG, said: bytes = b"") -> None:
-        self.patient.ask([sys.executable, "-c", program], {}, "/", seconds, said)
+        self.send(AskProgram([sys.executable, "-c", program], {}, "/", seconds, said))
+
+    def say(self, said: bytes, *, last: bool = False) -> None:
+        self.send(TellProgram(last, said))
 
     def await_said(self, text: bytes) -> None:
         """Return once the program has said this and nothing else."""
         said = b""
         while said != text:
-            said += self.next(events.Examined).data
+            said += self.next(ProgramSaid).data
             assert text.startswith(said)
 
     def answer(self) -> tuple[bytes, dict[str, Any], bytes]:
         """All that the program says, how it ended, and its last words."""
         said = b""
-        while (event := self.next(events.Examined)).kind == "said":
-            said += event.data
-        assert event.kind == "answered"
-        return said, dict(event.told), event.data
+        while isinstance(answer := self.next(ProgramSaid, ProgramEnded), ProgramSaid):
+            said += answer.data
+        told = dict(vars(answer))
+        return said, told, told.pop("last_words")
 
 
 @pytest.fixture
@@ -72,7 +98,7 @@ def asked(mark: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     monkeypatch.setenv(MARK, mark)
     asked = Asked()
     yield asked
-    asked.patient.close()
+    asked.connection.close()
 
 
 def test_what_a_program_says_and_how_it_ends_is_told(asked: Asked) -> None:
@@ -84,16 +110,16 @@ def test_what_a_program_says_and_how_it_ends_is_told(asked: Asked) -> None:
 def test_a_program_can_be_talked_to_until_the_last_word(asked: Asked) -> None:
     asked.ask("import sys\nfor line in sys.stdin: print('heard', line, end='', flush=True)", said=b"one\n")
     asked.await_said(b"heard one\n")
-    asked.patient.say(b"two\n")
+    asked.say(b"two\n")
     asked.await_said(b"heard two\n")
-    asked.patient.say(b"three\n", last=True)
+    asked.say(b"three\n", last=True)
 
     assert asked.answer() == (b"heard three\n", {"code": 0, "signal": None, "in_time": True}, b"")
 
 
 def test_megabytes_arrive_whole(asked: Asked) -> None:
     asked.ask("import sys; print(len(sys.stdin.buffer.read()))", said=bytes(5_000_000))
-    asked.patient.say(b"end", last=True)
+    asked.say(b"end", last=True)
 
     assert asked.answer()[0] == b"5000003\n"
 
@@ -127,43 +153,43 @@ def test_a_daemon_that_holds_the_pipes_is_not_waited_for_and_does_not_stay(asked
     asked.ask(f"import os, time\nprint('parent', flush=True)\n{child}")
 
     assert asked.answer()[:2] == (b"parent\n", {"code": 0, "signal": None, "in_time": True})
-    asked.patient.close()
+    asked.connection.close()
     assert marked_processes(mark) == []
 
 
 def test_what_a_program_leaves_is_ended_with_the_agent_though_it_is_deaf(asked: Asked, mark: str) -> None:
     asked.ask(DEAF + "while True: time.sleep(1)")
     asked.await_said(b"deaf\n")
-    asked.patient.begin_to_close()
+    asked.connection.begin_to_close()
 
     await_true(lambda: not marked_processes(mark), "the end of all processes")
 
 
 def test_what_cannot_be_started_is_told(asked: Asked) -> None:
-    asked.patient.ask(["/nowhere/python"], {}, "/", LONG, b"")
-    assert asked.next(events.Examined).told == {"reason": "cannot run /nowhere/python: No such file or directory"}
-    asked.patient.ask([sys.executable], {}, "/nowhere", LONG, b"")
+    asked.send(AskProgram(["/nowhere/python"], {}, "/", LONG, b""))
+    assert asked.next(ProgramNotRun).reason == "cannot run /nowhere/python: No such file or directory"
+    asked.send(AskProgram([sys.executable], {}, "/nowhere", LONG, b""))
     reason = "cannot enter the working directory /nowhere: No such file or directory"
-    assert asked.next(events.Examined).told == {"reason": reason}
+    assert asked.next(ProgramNotRun).reason == reason
 
 
 def test_the_speed_to_a_port_that_is_held_is_measured(asked: Asked) -> None:
-    asked.patient.reserve([asked.task], 0, 0, "word")
-    port = asked.next(events.PortsReserved).ports[asked.task]
-    asked.patient.count()
-    assert asked.next(events.Examined).told == {"reason": ""}
-    asked.patient.measure("127.0.0.1", port, 1_000_000, 5.0)
+    asked.send(Reserve([asked.task.slug], 0, 0, "word"))
+    port = asked.held_port()
+    asked.send(CountBytes())
+    assert asked.next(CountingBytes).reason == ""
+    asked.send(MeasureSpeed("127.0.0.1", port, 1_000_000, 5.0))
 
-    told = asked.next(events.Examined).told
-    assert (told["reason"], told["bytes"]) == ("", 1_000_000)
-    assert told["rate"] > 0
-    assert 0 < told["round_trip"] < 1
+    measured = asked.next(SpeedMeasured)
+    assert (measured.reason, measured.bytes) == ("", 1_000_000)
+    assert measured.rate > 0
+    assert 0 < measured.round_trip < 1
 
 
 def test_an_address_at_which_nobody_counts_is_told(asked: Asked) -> None:
-    asked.patient.reserve([asked.task], 0, 0, "")
-    port = asked.next(events.PortsReserved).ports[asked.task]
-    asked.patient.measure("127.0.0.1", port, 1_000_000, 5.0)
-    assert asked.next(events.Examined).told["reason"] == "Connection refused"
-    asked.patient.measure("no.such.name.invalid", port, 1_000_000, 5.0)
-    assert asked.next(events.Examined).told["reason"]
+    asked.send(Reserve([asked.task.slug], 0, 0, ""))
+    port = asked.held_port()
+    asked.send(MeasureSpeed("127.0.0.1", port, 1_000_000, 5.0))
+    assert asked.next(SpeedMeasured).reason == "Connection refused"
+    asked.send(MeasureSpeed("no.such.name.invalid", port, 1_000_000, 5.0))
+    assert asked.next(SpeedMeasured).reason

@@ -24,6 +24,7 @@ from support.modes import obeying_modes
 from launcher.gathering.chief_directory import NoRoomError
 from launcher.gathering.conversation import GivenUpError, HostAwayError
 from launcher.gathering.record import InUseError, Record, opened
+from launcher.on_host.agent.messages import ListFiles
 
 MB = 1_000_000
 
@@ -94,7 +95,7 @@ def test_an_unchanged_file_is_not_sent_again(host: GatheringHost) -> None:
     host.asked.clear()
 
     assert host.gather().received == 0
-    assert host.asked == ["list_below"]
+    assert host.asked == [ListFiles]
 
 
 def test_only_what_is_new_is_sent(host: GatheringHost) -> None:

@@ -15,6 +15,7 @@ from support.restoring_hosts import RestoringHosts, save, write
 
 from launcher.errors import HostError
 from launcher.gathering.conversation import BrokenOffError, HostAwayError
+from launcher.on_host.agent.messages import BeginDelivery, Command, DeliverPiece
 
 Made = Callable[..., RestoringHosts]
 MB = 1_000_000
@@ -251,8 +252,10 @@ def test_what_arrives_otherwise_than_it_was_sent_is_dropped(made: Made) -> None:
     save(hosts.output(0), 5, 3 * MB)
     deliver = hosts._deliver
 
-    def garbled(host: str, step: str, body: bytes = b"", **fields: object) -> None:
-        deliver(host, step, b"\0" * len(body), **fields)
+    def garbled(host: str, command: Command) -> None:
+        if isinstance(command, DeliverPiece):
+            command = command.replaced({"data": bytes(len(command.data))})
+        deliver(host, command)
 
     hosts._deliver = garbled  # type: ignore[method-assign]
     with pytest.raises(HostError, match=r"gpu-1: .*what came of it is not what was sent"):
@@ -285,7 +288,7 @@ def test_what_an_agent_that_was_killed_has_left_goes(made: Made) -> None:
 def test_an_errand_that_nobody_waits_for_is_broken_off(made: Made) -> None:
     hosts = made()
     save(hosts.output(0), 5, 3 * MB)
-    hosts.on_delivery = lambda host, step: hosts.gathering.break_off_errands() if step == "begin" else None
+    hosts.on_delivery = lambda host, step: hosts.gathering.break_off_errands() if step is BeginDelivery else None
 
     with pytest.raises(BrokenOffError):
         hosts.restore()

@@ -16,8 +16,9 @@ from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.hosts.access import Access
-from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.one_host import HostConnection, Inbox, receive, start
 from launcher.hosts.transport import agent_argv
+from launcher.on_host.agent.messages import Hello, Stop
 
 W0 = Task("worker", 0)
 LEAVES_A_CHILD = "sleep 1000 & echo $!; kill -9 $$"
@@ -31,7 +32,7 @@ class Host:
         self._inbox: Inbox = SimpleQueue()
         access = Access("localhost", agent_argv("localhost"))
         self.connection = HostConnection("localhost", [W0], access, self._inbox, threading.Semaphore())
-        self.connection.hello(LEASE, ())
+        self.connection.send(Hello(LEASE, []))
         self.pieces: list[tuple[int, bytes]] = []
 
     def start(self, script: str, until: type[events.Event]) -> events.Event:  # type: ignore[valid-type]
@@ -40,7 +41,7 @@ class Host:
         env = {"LAUNCH_OUTPUT_DIR": place}
         argv = ("sh", "-c", script)
         plan = TaskPlan(W0, "localhost", "127.0.0.1:1", argv, place, env, f"{place}/log", f"{place}/progress")
-        self.connection.start([plan], hold=True, admitted="")
+        self.connection.send(start([plan], hold=True, admitted=""))
         return self.await_event(until)
 
     def await_event(self, kind: type[events.Event]) -> events.Event:  # type: ignore[valid-type]
@@ -97,7 +98,7 @@ def test_what_a_dead_worker_left_behind_ends_when_it_is_started_again(host: Host
 def test_a_task_that_cannot_be_started_again_leaves_its_log_whole(host: Host) -> None:
     ended(host, LEAVES_A_CHILD)
     host.start("x" * 3_000_000, events.TaskStartFailed)  # longer than a command line may be
-    host.connection.stop(9, 0)
+    host.connection.send(Stop(9, 0))
     host.await_event(events.LogEnded)
 
     assert host.log.strip().isdigit()

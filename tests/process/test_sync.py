@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from support.launching import Launch
@@ -21,6 +21,14 @@ from launcher.hosts.agent_process import AgentProcess
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.one_host import HostConnection, Inbox
 from launcher.hosts.transport import agent_argv
+from launcher.on_host.agent.messages import (
+    BringProjectPiece,
+    Command,
+    CompareProject,
+    Hello,
+    PrepareProject,
+    ProjectPieceBrought,
+)
 from launcher.sync import exchange
 from launcher.sync.sending import ProjectSync
 
@@ -45,16 +53,16 @@ class Agents:
         self.ways = {name: WatchedAccess(name, agent_argv("localhost")) for name in names}
         gate = threading.Semaphore(8)
         self.connections = {}
-        self.steps: list[str] = []
-        self.before_step: Callable[[str], None] = lambda _: None
+        self.steps: list[type[Command]] = []
+        self.before_step: Callable[[type[Command]], None] = lambda _: None
         for name, way in self.ways.items():
             self.connections[name] = HostConnection(name, [], way, inbox, gate)
-            self.connections[name].hello(LEASE, [])
+            self.connections[name].send(Hello(LEASE, []))
 
-    def ask_about_project(self, host: str, step: str, body: bytes = b"", **fields: Any) -> None:
-        self.before_step(step)
-        self.steps.append(step)
-        self.connections[host].ask_about_project(step, body, **fields)
+    def send(self, host: str, command: Command) -> None:
+        self.before_step(type(command))
+        self.steps.append(type(command))
+        self.connections[host].send(command)
 
     def ssh_words(self, host: str) -> tuple[str, ...]:
         return ()
@@ -75,12 +83,12 @@ class Syncing:
         self.here, self.there = tmp_path / "here", tmp_path / "there"
         self.here.mkdir()
         self.said: list[str] = []
-        self.steps: list[str] = []
+        self.steps: list[type[Command]] = []
 
     def __call__(
         self,
         hosts: tuple[str, ...] = ("gpu",),
-        before_step: Callable[[str], None] = lambda _: None,
+        before_step: Callable[[type[Command]], None] = lambda _: None,
         observe: Callable[[Agents, events.Event], None] = lambda *_: None,
         apart: bool = False,
     ) -> list[str]:
@@ -191,7 +199,7 @@ def test_the_second_time_nothing_is_sent_or_said(sync: Syncing) -> None:
     sync()
 
     assert sync() == []
-    assert sync.steps == ["compare"]
+    assert sync.steps == [CompareProject]
 
 
 def test_only_what_changed_is_sent(sync: Syncing) -> None:
@@ -210,7 +218,7 @@ def test_a_file_that_was_only_touched_is_not_sent(sync: Syncing) -> None:
 
     sync()
 
-    assert "take" not in sync.steps
+    assert BringProjectPiece not in sync.steps
     assert (sync.there / "a").stat().st_mtime_ns == 1
     assert sync() == []
 
@@ -223,7 +231,7 @@ def test_changed_permissions_alone_are_set(sync: Syncing) -> None:
     sync()
 
     assert (sync.there / "a").stat().st_mode & 0o777 == 0o700
-    assert "take" not in sync.steps
+    assert BringProjectPiece not in sync.steps
 
 
 def test_a_file_that_disappeared_there_is_sent_again(sync: Syncing) -> None:
@@ -365,7 +373,7 @@ def test_the_same_change_on_both_sides_is_none(sync: Syncing) -> None:
 
     sync()
 
-    assert "take" not in sync.steps
+    assert BringProjectPiece not in sync.steps
     sync.write(a="3")
     sync()
     assert sync.files() == {"a": "3"}
@@ -457,8 +465,8 @@ def test_a_path_that_is_no_directory_is_named(sync: Syncing) -> None:
 def test_a_file_that_becomes_shorter_while_it_is_sent_is_named(sync: Syncing) -> None:
     (sync.here / "a").write_bytes(bytes(2 * exchange.PIECE))
 
-    def shorten(step: str) -> None:
-        if step == "take":
+    def shorten(step: type[Command]) -> None:
+        if step is BringProjectPiece:
             os.truncate(sync.here / "a", 1)
 
     with pytest.raises(UsageError, match=f"{sync.here}/a: cannot be sent to the hosts: it became shorter"):
@@ -469,8 +477,8 @@ def test_a_file_that_becomes_shorter_while_it_is_sent_is_named(sync: Syncing) ->
 def test_a_file_that_is_gone_when_it_is_sent_is_named(sync: Syncing) -> None:
     sync.write(a="1")
 
-    def remove(step: str) -> None:
-        if step == "prepare":
+    def remove(step: type[Command]) -> None:
+        if step is PrepareProject:
             (sync.here / "a").unlink()
 
     with pytest.raises(UsageError, match=f"{sync.here}/a: cannot be sent to the hosts: No such file"):
@@ -484,7 +492,8 @@ def test_an_agent_that_dies_leaves_no_half_file_that_stays(sync: Syncing) -> Non
     (sync.here / "b").write_bytes(bytes(32 * exchange.PIECE))
 
     def kill(agents: Agents, event: events.Event) -> None:
-        if isinstance(event, events.ProjectAnswer) and event.kind == "taken" and (sync.there / "a").read_text() == "22":
+        was_brought = isinstance(event, events.Answer) and isinstance(event.message, ProjectPieceBrought)
+        if was_brought and (sync.there / "a").read_text() == "22":
             agents.ways["gpu"].process.kill()
 
     with pytest.raises(HostError, match="gpu: "):

@@ -21,9 +21,12 @@ from launcher.hosts.agent_process import AgentProcess
 from launcher.hosts.connection import EVENT_COST, MOST_UNREAD, TRIES
 from launcher.hosts.one_host import HostConnection, Inbox, receive
 from launcher.hosts.transport import agent_argv, opening
-from launcher.on_host.agent.framing import GREETING, encode
+from launcher.on_host.agent.fields import encode
+from launcher.on_host.agent.framing import GREETING
+from launcher.on_host.agent.messages import FilesListed, Hello, Put, StopAsked
 
 MORE_THAN_A_PIPE_HOLDS = b"x" * (4 << 20)
+LARGE = [("large", len(MORE_THAN_A_PIPE_HOLDS))], MORE_THAN_A_PIPE_HOLDS
 Connect = Callable[..., HostConnection]
 
 
@@ -50,7 +53,7 @@ def connected(argv: tuple[str, ...], inbox: Inbox) -> Iterator[HostConnection]:
 
 def test_nobody_waits_for_a_host_to_read(connect: Connect) -> None:
     connection = connect("sh", "-c", f"head -c {len(opening())} >/dev/null; exec sleep 1000")
-    connection.put("/nowhere", {"large": MORE_THAN_A_PIPE_HOLDS})
+    connection.send(Put("/nowhere", *LARGE))
     connection.beat()
 
     assert not connection.lost
@@ -121,7 +124,7 @@ def test_a_new_connection_does_not_wait_for_the_end_of_the_lost_one(
 
     assert process.is_running()
     may_end.set()
-    again.hello(PATIENCE, ())
+    again.send(Hello(PATIENCE, []))
     again.close()
     assert not process.is_running()
 
@@ -138,7 +141,7 @@ for _ in range({many}):
     return sys.executable, "-c", does
 
 
-TELLS_MUCH = telling(encode({"event": "stop_requested"}), 20_000)
+TELLS_MUCH = telling(encode(StopAsked()), 20_000)
 
 
 def await_full(connection: HostConnection) -> None:
@@ -156,7 +159,7 @@ def test_a_host_that_tells_more_than_can_be_dealt_with_waits(connect: Connect, i
 
 
 def test_long_lists_count_for_what_they_are(connect: Connect, inbox: Inbox) -> None:
-    frame = encode({"event": "files_listed", "number": 1, "files": [], "links": ["x" * 100] * 900, "unreadable": []})
+    frame = encode(FilesListed(1, [], ["x" * 100] * 900, []))
     await_full(connect(*telling(frame, 100)))
 
     assert inbox.qsize() <= MOST_UNREAD // len(frame) + 1
@@ -165,7 +168,7 @@ def test_long_lists_count_for_what_they_are(connect: Connect, inbox: Inbox) -> N
 def test_a_host_that_tells_more_than_can_be_dealt_with_lets_the_others_tell(connect: Connect, inbox: Inbox) -> None:
     await_full(connect(*TELLS_MUCH))
     waiting = inbox.qsize()
-    connect(*agent_argv("gpu-b")).hello(PATIENCE, ())
+    connect(*agent_argv("gpu-b")).send(Hello(PATIENCE, []))
 
     await_true(lambda: inbox.qsize() > waiting, "what another host tells", inbox.qsize)
 
@@ -174,8 +177,8 @@ def test_all_that_was_sent_before_arrives(connect: Connect, inbox: Inbox, tmp_pa
     begin = tmp_path / "begin"
     os.mkfifo(begin)
     connection = connect("sh", "-c", 'read _ <"$0"; exec "$@"', str(begin), *agent_argv("gpu-a"))
-    connection.put(str(tmp_path), {"large": MORE_THAN_A_PIPE_HOLDS})
-    connection.hello(PATIENCE, ())
+    connection.send(Put(str(tmp_path), *LARGE))
+    connection.send(Hello(PATIENCE, []))
     begin.write_text("\n")
 
     assert isinstance(receive(inbox, PATIENCE), events.HostReady)

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 from launcher.cluster.defaults import LEASE
 from launcher.gathering.chief_output import ChiefOutput
@@ -19,6 +18,7 @@ from launcher.hosts import events
 from launcher.hosts.access import Access
 from launcher.hosts.one_host import HostConnection, Inbox, receive
 from launcher.hosts.transport import agent_argv
+from launcher.on_host.agent.messages import Command, FilesArrived, Hello
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
 from support.launching import PATIENCE
@@ -41,7 +41,7 @@ class GatheringHost:
         self.chief = self.run.make_chief()
         self.host = RunHost("gpu-a", ("worker-0", "worker-1"), str(self.root), str(self.output))
         self.said: list[str] = []
-        self.asked: list[str] = []
+        self.asked: list[type[Command]] = []
         self.on_piece: Callable[[], object] = lambda: None
         """Called before each piece is taken from the agent; until it returns the agent is told of nothing."""
         self._before = before
@@ -55,10 +55,10 @@ class GatheringHost:
         self.connection = HostConnection(
             "gpu-a", (), Access("gpu-a", [*self._before, *agent_argv("gpu-a")]), inbox, gate
         )
-        self.connection.hello(LEASE, ())
+        self.connection.send(Hello(LEASE, []))
         ready = receive(inbox, PATIENCE)
         assert isinstance(ready, events.HostReady)
-        self.agent = int(ready.facts["pid"])
+        self.agent = ready.facts.pid
         self.conversation = Conversation(self._ask, itertools.count(1))
         self._forwarder = threading.Thread(target=self._forward, args=(inbox, self.conversation))
         self._forwarder.start()
@@ -74,16 +74,16 @@ class GatheringHost:
         """The link breaks at once."""
         self.connection.give_up("the link is cut")
 
-    def _ask(self, step: str, **fields: Any) -> None:
-        self.asked.append(step)
-        if step == "arrived":
+    def _ask(self, command: Command) -> None:
+        self.asked.append(type(command))
+        if isinstance(command, FilesArrived):
             self.on_piece()
-        self.connection.ask_about_files(step, **fields)
+        self.connection.send(command)
 
     def _forward(self, inbox: Inbox, conversation: Conversation) -> None:
         while not isinstance(event := receive(inbox, PATIENCE), events.GatheringEnded):
-            if isinstance(event, events.FileNews):
-                conversation.hear(event)
+            if isinstance(event, events.Answer):
+                conversation.hear(event.message)
             elif isinstance(event, events.HostLost):
                 conversation.hear(HostAwayError(event.reason))
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 from launcher.cluster.defaults import LEASE, LOCALHOST
 from launcher.gathering.gathering import Gathering
@@ -15,6 +14,7 @@ from launcher.hosts import events
 from launcher.hosts.access import Access
 from launcher.hosts.one_host import HostConnection, Inbox, receive
 from launcher.hosts.transport import agent_argv
+from launcher.on_host.agent.messages import Command, FilesArrived, Hello
 from launcher.restoring.restoring import Restoring
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
@@ -32,9 +32,9 @@ class RestoringHosts:
         self.run.path.mkdir(mode=0o700)
         self.here = self.run.make_chief()
         self.said: list[str] = []
-        self.delivered: list[tuple[str, str]] = []
-        """Host and step of what was told to agents that receive."""
-        self.on_delivery: Callable[[str, str], object] = lambda _host, _step: None
+        self.delivered: list[tuple[str, type[Command]]] = []
+        """Host and kind of what was told to agents that receive."""
+        self.on_delivery: Callable[[str, type[Command]], object] = lambda _host, _kind: None
         self.on_piece: Callable[[], object] = lambda: None
         """Called before a piece that an agent has sent is acknowledged; until it returns little more is sent."""
         self._heard = threading.Condition()
@@ -59,7 +59,7 @@ class RestoringHosts:
     # ---- the agents
     def _connect(self, name: str) -> HostConnection:
         connection = HostConnection(name, (), Access(name, agent_argv(name)), self._inbox, threading.Semaphore())
-        connection.hello(LEASE, ())
+        connection.send(Hello(LEASE, []))
         return connection
 
     def close(self) -> None:
@@ -75,25 +75,25 @@ class RestoringHosts:
         """The link to a host breaks at once."""
         self._connections[f"gpu-{number}"].give_up("the link is cut")
 
-    def _ask(self, host: str, step: str, **fields: Any) -> None:
-        if step == "arrived":
+    def _ask(self, host: str, command: Command) -> None:
+        if isinstance(command, FilesArrived):
             self.on_piece()
-        self._connections[host].ask_about_files(step, **fields)
+        self._connections[host].send(command)
 
     def _refuse(self, host: str, why: str) -> None:
         self._connections[host].give_up(why)
 
-    def _deliver(self, host: str, step: str, body: bytes = b"", **fields: Any) -> None:
-        self.delivered.append((host, step))
-        self.on_delivery(host, step)
-        self._connections[host].deliver(step, body, **fields)
+    def _deliver(self, host: str, command: Command) -> None:
+        self.delivered.append((host, type(command)))
+        self.on_delivery(host, type(command))
+        self._connections[host].send(command)
 
     def _say(self, text: str, *, error: bool = False) -> None:
         self.said.append(text)
 
     def _forward(self) -> None:
         while not isinstance(event := receive(self._inbox, PATIENCE), events.GatheringEnded):
-            if isinstance(event, events.FileNews | events.HostLost):
+            if isinstance(event, events.Answer | events.HostLost):
                 self.gathering.take(event)
 
     def _one_is_over(self) -> None:

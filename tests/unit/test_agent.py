@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.on_host.agent.framing import Decoder, encode
+from launcher.on_host.agent.fields import as_json
+from launcher.on_host.agent.framing import Decoder, frame
 from launcher.on_host.agent.ports import close_sockets, hold_ports
 
 TEXT = st.text(max_size=20)
@@ -21,7 +22,7 @@ FRAMES = st.lists(st.tuples(HEADS, st.binary(max_size=200)), max_size=5)
 def test_frames_come_out_as_they_went_in_wherever_reads_split_them(
     frames: list[tuple[dict[str, Any], bytes]], sizes: list[int]
 ) -> None:
-    stream = b"".join(encode(head, body) for head, body in frames)
+    stream = b"".join(frame(as_json(head), body) for head, body in frames)
     decoder = Decoder()
     received: list[tuple[dict[str, Any], bytes]] = []
     start = 0

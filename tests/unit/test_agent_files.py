@@ -16,6 +16,18 @@ from launcher.on_host.agent.files import (
     open_below,
     walk,
 )
+from launcher.on_host.agent.messages import (
+    Event,
+    FilePiece,
+    FilesArrived,
+    FileSent,
+    FilesFailed,
+    FilesListed,
+    FilesListEnded,
+    ForgetFiles,
+    ListFiles,
+    SendFile,
+)
 from launcher.on_host.agent.window import FIRST, PIECE
 
 HOSTILE = ["new\nline", 'quote\'s "here"', "$HOME`id`", "umlaut-ü-雪", "-dash", " ", "a\\b", os.fsdecode(b"\xff\xfe")]
@@ -25,17 +37,17 @@ class Told:
     """What an agent would tell the launcher."""
 
     def __init__(self) -> None:
-        self.frames: list[tuple[str, bytes, dict[str, Any]]] = []
+        self.messages: list[Any] = []
 
-    def __call__(self, what: str, body: bytes = b"", **fields: Any) -> None:
-        self.frames.append((what, body, fields))
+    def __call__(self, message: Event) -> None:
+        self.messages.append(message)
 
-    def of(self, what: str) -> list[dict[str, Any]]:
-        return [fields for kind, _, fields in self.frames if kind == what]
+    def of(self, kind: type[Event]) -> list[Any]:
+        return [each for each in self.messages if isinstance(each, kind)]
 
     @property
     def data(self) -> bytes:
-        return b"".join(body for _, body, _ in self.frames)
+        return b"".join(each.data for each in self.of(FilePiece))
 
 
 def write(path: Path, content: bytes = b"x") -> Path:
@@ -70,24 +82,24 @@ def test_files_are_listed_below_the_names_alone(tmp_path: Path, files: Files, to
     write(tmp_path / "export.keras", b"12")
     write(tmp_path / "other" / "b")
     os.utime(tmp_path / "export.keras", ns=(5, 1_700_000_000_123_456_789))
-    files.list_below(7, str(tmp_path), ["checkpoints", "export.keras", "not there"])
+    files.obey(ListFiles(7, str(tmp_path), ["checkpoints", "export.keras", "not there"]))
     served(files)
 
-    (listed,) = told.of("files_listed")
-    assert [path for path, _, _ in listed["files"]] == ["checkpoints/deep/a", "export.keras"]
-    assert listed["files"][1] == ["export.keras", 2, 1_700_000_000_123_456_789]
-    assert told.frames[-1][0] == "files_list_ended"
-    assert {fields["number"] for _, _, fields in told.frames} == {7}
+    (listed,) = told.of(FilesListed)
+    assert [path for path, _, _ in listed.files] == ["checkpoints/deep/a", "export.keras"]
+    assert listed.files[1] == ("export.keras", 2, 1_700_000_000_123_456_789)
+    assert isinstance(told.messages[-1], FilesListEnded)
+    assert {each.number for each in told.messages} == {7}
 
 
 def test_a_dot_stands_for_all_that_is_there(tmp_path: Path, files: Files, told: Told) -> None:
     write(tmp_path / "a" / "b")
     write(tmp_path / "c")
-    files.list_below(7, str(tmp_path), ["."])
-    files.list_below(8, str(tmp_path / "not there"), ["."])
+    files.obey(ListFiles(7, str(tmp_path), ["."]))
+    files.obey(ListFiles(8, str(tmp_path / "not there"), ["."]))
     served(files)
 
-    listed = {fields["number"]: fields["files"] for fields in told.of("files_listed")}
+    listed = {each.number: each.files for each in told.of(FilesListed)}
     assert [path for path, _, _ in listed[7]] == ["a/b", "c"]
     assert listed[8] == []
 
@@ -141,29 +153,29 @@ def test_what_cannot_be_read_is_told() -> None:
 
         found = list(walk(root, ["top"]))
         assert [kind for kind, _ in found] == ["directories", "unreadable", "unreadable"]
-        assert found[1:] == [("unreadable", [path, "Permission denied"]) for path in ("top/closed", "top/file")]
+        assert found[1:] == [("unreadable", (path, "Permission denied")) for path in ("top/closed", "top/file")]
 
 
 def test_a_long_list_is_told_in_parts(tmp_path: Path, files: Files, told: Told) -> None:
     for number in range(2 * BATCH):
         write(tmp_path / "top" / str(number))
-    files.list_below(1, str(tmp_path), ["top"])
+    files.obey(ListFiles(1, str(tmp_path), ["top"]))
     served(files)
 
-    parts = [len(each["files"]) for each in told.of("files_listed")]
+    parts = [len(each.files) for each in told.of(FilesListed)]
     assert sum(parts) == 2 * BATCH
     assert max(parts) <= BATCH
 
 
 def test_a_list_need_not_wait_for_files_that_are_under_way(tmp_path: Path, files: Files, told: Told) -> None:
     write(tmp_path / "large", bytes(4 * PIECE))
-    files.send(1, str(tmp_path), "large", 1 << 40, 0, "")
+    files.obey(SendFile(1, str(tmp_path), "large", 1 << 40, 0, ""))
     files.step()
-    files.list_below(2, str(tmp_path), ["large"])
+    files.obey(ListFiles(2, str(tmp_path), ["large"]))
     files.step()
 
-    assert told.of("files_list_ended")[0]["number"] == 2
-    assert not told.of("files_sent")
+    assert told.of(FilesListEnded)[0].number == 2
+    assert not told.of(FileSent)
 
 
 # ---- sending
@@ -171,24 +183,22 @@ def test_a_list_need_not_wait_for_files_that_are_under_way(tmp_path: Path, files
 def test_a_file_is_sent_whole_and_with_its_hash(tmp_path: Path, files: Files, told: Told, size: int) -> None:
     content = os.urandom(size)
     mtime = write(tmp_path / "file", content).stat().st_mtime_ns
-    files.send(3, str(tmp_path), "file", 1 << 40, 0, "")
+    files.obey(SendFile(3, str(tmp_path), "file", 1 << 40, 0, ""))
     served(files)
 
     assert told.data == content
-    assert told.of("files_sent") == [
-        {"number": 3, "size": size, "sha256": sha256(content), "mtime_ns": mtime, "unchanged": True}
-    ]
+    assert told.of(FileSent) == [FileSent(3, size, sha256(content), mtime, unchanged=True)]
 
 
 def test_only_what_is_missing_is_sent(tmp_path: Path, files: Files, told: Told) -> None:
     content = os.urandom(2 * PIECE)
     write(tmp_path / "file", content)
-    files.send(3, str(tmp_path), "file", 1 << 40, PIECE + 7, sha256(content[: PIECE + 7]))
+    files.obey(SendFile(3, str(tmp_path), "file", 1 << 40, PIECE + 7, sha256(content[: PIECE + 7])))
     served(files)
 
     assert told.data == content[PIECE + 7 :]
-    assert told.of("files_piece")[0]["offset"] == PIECE + 7
-    assert told.of("files_sent")[0]["sha256"] == sha256(content)
+    assert told.of(FilePiece)[0].offset == PIECE + 7
+    assert told.of(FileSent)[0].sha256 == sha256(content)
 
 
 @pytest.mark.parametrize(("offset", "known"), [(5, b"other"), (100, bytes(100))])
@@ -196,21 +206,21 @@ def test_a_file_that_does_not_begin_as_expected_is_sent_from_its_beginning(
     tmp_path: Path, files: Files, told: Told, offset: int, known: bytes
 ) -> None:
     write(tmp_path / "file", b"content")
-    files.send(3, str(tmp_path), "file", 1 << 40, offset, sha256(known))
+    files.obey(SendFile(3, str(tmp_path), "file", 1 << 40, offset, sha256(known)))
     served(files)
 
     assert told.data == b"content"
-    assert told.of("files_piece")[0]["offset"] == 0
+    assert told.of(FilePiece)[0].offset == 0
 
 
 def test_a_file_that_is_written_to_while_it_is_sent_says_so(tmp_path: Path, files: Files, told: Told) -> None:
     path = write(tmp_path / "file", bytes(2 * PIECE))
-    files.send(3, str(tmp_path), "file", 1 << 40, 0, "")
+    files.obey(SendFile(3, str(tmp_path), "file", 1 << 40, 0, ""))
     files.step()
     os.truncate(path, PIECE)
     served(files)
 
-    assert told.of("files_sent")[0]["unchanged"] is False
+    assert told.of(FileSent)[0].unchanged is False
 
 
 @pytest.mark.parametrize(
@@ -221,10 +231,10 @@ def test_nothing_outside_of_the_root_is_sent(tmp_path: Path, files: Files, told:
     write(tmp_path / "root" / "top" / "file")
     (tmp_path / "root" / "link").symlink_to("../secret")
     (tmp_path / "root" / "up").symlink_to("..")
-    files.send(3, str(tmp_path / "root"), path, 1 << 40, 0, "")
+    files.obey(SendFile(3, str(tmp_path / "root"), path, 1 << 40, 0, ""))
     served(files)
 
-    assert [kind for kind, _, _ in told.frames] == ["files_failed"]
+    assert list(map(type, told.messages)) == [FilesFailed]
 
 
 @pytest.mark.parametrize("name", ["fifo", "directory", "/dev/zero"])
@@ -232,32 +242,32 @@ def test_what_is_no_regular_file_is_not_sent(tmp_path: Path, files: Files, told:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "directory").mkdir()
     root, _, path = f"{tmp_path}/{name}".rpartition("/") if not name.startswith("/") else name.rpartition("/")
-    files.send(3, root, path, 1 << 40, 0, "")
+    files.obey(SendFile(3, root, path, 1 << 40, 0, ""))
     served(files)
 
-    assert told.of("files_failed") == [{"number": 3, "reason": "no regular file any more"}]
+    assert [each.reason for each in told.of(FilesFailed)] == ["no regular file any more"]
 
 
 def test_what_nobody_waits_for_is_not_sent(tmp_path: Path, files: Files, told: Told) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     write(tmp_path / "file", bytes(4 * PIECE))
-    files.send(1, str(tmp_path), "file", 1 << 40, 0, "")
-    files.send(2, str(tmp_path), "file", 1 << 40, 0, "")
+    files.obey(SendFile(1, str(tmp_path), "file", 1 << 40, 0, ""))
+    files.obey(SendFile(2, str(tmp_path), "file", 1 << 40, 0, ""))
     files.step()
-    files.forget()
+    files.obey(ForgetFiles())
 
     assert not files.ready
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-    assert len(told.frames) == 1
+    assert len(told.messages) == 1
 
 
 # ---- the window
 def test_no_more_than_the_window_is_on_its_way(tmp_path: Path, files: Files, told: Told) -> None:
     write(tmp_path / "file", bytes(2 * FIRST))
-    files.send(1, str(tmp_path), "file", 1 << 40, 0, "")
+    files.obey(SendFile(1, str(tmp_path), "file", 1 << 40, 0, ""))
     served(files)
     before = len(told.data)
-    files.arrived(PIECE)
+    files.obey(FilesArrived(PIECE))
     served(files)
 
     assert before == FIRST
@@ -267,9 +277,9 @@ def test_no_more_than_the_window_is_on_its_way(tmp_path: Path, files: Files, tol
 @pytest.mark.parametrize("content", [b"longer than it was", b"12345"])
 def test_no_more_of_a_file_is_sent_than_is_asked_for(tmp_path: Path, files: Files, told: Told, content: bytes) -> None:
     write(tmp_path / "file", content)
-    files.send(3, str(tmp_path), "file", 5, 0, "")
+    files.obey(SendFile(3, str(tmp_path), "file", 5, 0, ""))
     served(files)
 
     assert told.data == content[:5]
-    sent = told.of("files_sent")[0]
-    assert (sent["size"], sent["sha256"], sent["unchanged"]) == (5, sha256(content[:5]), len(content) == 5)
+    sent = told.of(FileSent)[0]
+    assert (sent.size, sent.sha256, sent.unchanged) == (5, sha256(content[:5]), len(content) == 5)

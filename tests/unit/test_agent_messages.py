@@ -1,9 +1,11 @@
-"""What an agent tells becomes an event, or is refused by one error: whatever it is, and wherever reads split it."""
+"""What launcher and agent say to each other: all of it comes from the table of messages, and so do these tests."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
+import string
 import tracemalloc
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,221 +15,397 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.cluster.spec import Task
-from launcher.doctor.patient import EXAMINED
 from launcher.hosts import events
-from launcher.hosts.agent_messages import LONGEST_REASON, LONGEST_TEXT, MESSAGES, AgentMessages, Message
+from launcher.hosts.agent_messages import LONGEST_REASON, AgentMessages
 from launcher.on_host.agent.facts import facts
-from launcher.on_host.agent.framing import FRAME, MOST_BODY, MOST_HEAD, MOST_LISTED, Decoder, UnreadableError, encode
+from launcher.on_host.agent.fields import (
+    LAST,
+    LONGEST_TEXT,
+    PART,
+    AnyString,
+    Body,
+    Kind,
+    Many,
+    Message,
+    Nested,
+    OrNothing,
+    Real,
+    Row,
+    Table,
+    Truth,
+    Whole,
+    Writable,
+    checked,
+    encode,
+)
+from launcher.on_host.agent.framing import FRAME, MOST_BODY, MOST_HEAD, Decoder, UnreadableError
+from launcher.on_host.agent.messages import (
+    Acknowledge,
+    CompareProject,
+    DialPorts,
+    DialResults,
+    Event,
+    Exited,
+    Log,
+    LogShipped,
+    NotPut,
+    ProjectSettled,
+    Ready,
+    Reserved,
+    SharedPort,
+    Start,
+    Started,
+    Target,
+    WaitsElsewhere,
+    WorkerStart,
+)
+from launcher.on_host.examiner import messages as examiner
 
-ALL: dict[str, Message] = {**MESSAGES, **EXAMINED}
+EVENTS, COMMANDS = examiner.EVENTS, examiner.COMMANDS
+ALL: dict[str, type[Message]] = {**EVENTS, **COMMANDS}
 W0 = Task("worker", 0)
-OF_TASK = {"task": "worker-0"}
-REASON = {"reason": "no room"}
-RIGHT: dict[str, dict[str, Any]] = {
-    "ready": facts(["PATH"]),
-    "put_failed": REASON,
-    "reserved": {"ports": {"worker-0": 2222}},
-    "reservation_failed": REASON,
-    "dialled": {"results": {}},
-    "gate_failed": REASON,
-    "survivors": {"pids": [12]},
-    "started": {**OF_TASK, "pid": 12},
-    "start_failed": {**OF_TASK, **REASON},
-    "listening": OF_TASK,
-    "waits_elsewhere": {**OF_TASK, "own": 1, "ports": [2], "connected": ["10.0.0.1:80"], "dialled": []},
-    "port_shared": {"port": 1, "processes": [["worker-0", 12], ["worker-0", 13]]},
-    "stranger": {**OF_TASK, "address": "10.0.0.1", "number": 1},
-    "resting": {**OF_TASK, "resting": True},
-    "exited": {**OF_TASK, "code": 0, "signal": None, "out_of_memory": False, "log_disk_full": False},
-    "evaluator_done": OF_TASK,
-    "log": {**OF_TASK, "offset": 0},
-    "log_ended": OF_TASK,
-    "progress": OF_TASK,
-    "files_listed": {"number": 1, "files": [["a\udcff", 5, 10**18]], "links": ["b"], "unreadable": [["c", "why"]]},
-    "files_list_ended": {"number": 1, "clock_ns": 10**18},
-    "files_piece": {"number": 1, "offset": 0},
-    "files_sent": {"number": 1, "size": 5, "sha256": "ab", "mtime_ns": 10**18, "unchanged": True},
-    "files_failed": {"number": 1, **REASON},
-    "files_ready": {"number": 1, "free": 10**12},
-    "files_taken": {"number": 1},
-    "files_placed": {"number": 1},
-    "project_waits": {"path": "/home/me"},
-    "project_compared": {"top": "/home/me", "over": False, "free": 1, "freed": 0, "rsync": True},
-    "project_prepared": {"deleted": 0},
-    "project_failed": {"path": "a", "code": "ENOSPC", **REASON},
-    "not_asked": REASON,
-    "answered": {"in_time": True, "code": None, "signal": 15},
-    "gate_tried": {"reason": ""},
-    "counting": {"reason": ""},
-    "measured": {"reason": "", "bytes": 5, "rate": 1.5, "round_trip": 0.1, "retransmitted": 0},
-}
-BEHIND = {
-    "project_compared": b'{"wanted":[0],"doubtful":[[1,"ab",""]],"in_the_way":[["a","is no file"]]}',
-    "project_prepared": b'{"kept":["a"]}',
-    "project_settled": b'{"missing":[]}',
-}
-WRONG: list[tuple[str, str, Any]] = [
-    ("ready", "python", 5),
-    ("ready", "time", float("inf")),
-    ("ready", "addresses", "10.0.0.1"),
-    ("ready", "environment", {"OMP_NUM_THREADS": 4}),
-    ("ready", "hostname", "\ud800"),
-    ("ready", "cpus", 0),
-    ("ready", "pid", True),
-    ("reserved", "ports", {"worker-0": 0}),
-    ("reserved", "ports", {"worker-0": 65536}),
-    ("reserved", "ports", {}),
-    ("reserved", "ports", {"worker-1": 2222}),
-    ("dialled", "results", {"gpu-a": ""}),
-    ("survivors", "pids", "abc"),
-    ("survivors", "pids", [12] * (MOST_LISTED + 1)),
-    ("waits_elsewhere", "connected", ["10.0.0.1:80"] * (MOST_LISTED + 1)),
-    ("project_waits", "path", "x" * (LONGEST_TEXT + 1)),
-    ("started", "task", "worker-1"),
-    ("started", "task", ["worker-0"]),
-    ("started", "pid", 0),
-    ("start_failed", "reason", None),
-    ("port_shared", "processes", [["worker-0"]]),
-    ("port_shared", "processes", []),
-    ("port_shared", "processes", [["worker-7", 12]]),
-    ("waits_elsewhere", "ports", [65536]),
-    ("exited", "code", "0"),
-    ("exited", "code", 256),
-    ("exited", "code", None),
-    ("exited", "signal", 65),
-    ("exited", "signal", 9),
-    ("log", "offset", 1),
-    ("log", "offset", -1),
-    ("log", "offset", 2**63),
-    ("files_listed", "files", [["a", "5", 5]]),
-    ("files_listed", "files", [["a", 5, 5.5]]),
-    ("files_listed", "files", [["a", 5]]),
-    ("files_listed", "links", [5]),
-    ("files_sent", "size", -1),
-    ("files_ready", "free", 1.5),
-    ("answered", "signal", 0),
-    ("measured", "rate", float("nan")),
-]
-FIELDS = sorted({field for message in ALL.values() for field in message.fields})
+WAITS = WaitsElsewhere("worker-0", 1, [2], ["10.0.0.1:80"], [])
+EXITED = Exited("worker-0", 0, None, False, False, b"")
+
+
+# ---- values, drawn from what a field may be
+def right(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: C901 (a table)
+    """Values that such a field may have."""
+    match kind:
+        case Whole(least=least, most=most):
+            return st.integers(None if least == -math.inf else least, None if most == math.inf else most)
+        case Real():
+            return st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+        case Truth():
+            return st.booleans()
+        case Writable():
+            return st.text(max_size=20) | st.just("\udcff")
+        case AnyString():
+            return st.text(max_size=20) | st.sampled_from(["\ud800", "\udcff"])
+        case OrNothing(kind=inner):
+            return st.none() | right(inner)
+        case Many(kind=inner):
+            return st.lists(right(inner), max_size=3)
+        case Row(kinds=kinds):
+            return st.tuples(*map(right, kinds))
+        case Table(names=names, kind=inner):
+            return st.dictionaries(right(names), right(inner), max_size=3)
+        case Nested(message=message):
+            return any_of(message)
+        case Body(most=most):
+            return st.binary(max_size=min(most, 50))
+    raise AssertionError(kind)
+
+
+def wrong(kind: Kind) -> list[Any]:
+    """Values of JSON that it may not have."""
+    match kind:
+        case Whole(least=least, most=most):
+            beyond = [number for number in (least - 1, most + 1) if abs(number) < math.inf]
+            return [*beyond, "5", True, 1.5, None, [1]]
+        case Real():
+            return [math.nan, math.inf, -math.inf, True, "5", None]
+        case Truth():
+            return [0, 1, "yes", None]
+        case Writable():
+            return [5, None, True, ["x"], "\ud800", "x" * (LONGEST_TEXT + 1)]
+        case AnyString():
+            return [5, None, True, ["x"]]
+        case OrNothing(kind=inner):
+            return [value for value in wrong(inner) if value is not None]
+        case _:
+            return [5, None, "abc", True, *wrong_structures(kind)]
+
+
+def wrong_structures(kind: Kind) -> list[Any]:
+    match kind:
+        case Many(kind=inner, most=most):
+            too_many = [[plain(inner)] * (int(most) + 1)] if most < math.inf else []
+            return [{}, *([value] for value in wrong(inner)), *too_many]
+        case Row(kinds=kinds):
+            before = [plain(each) for each in kinds[:-1]]
+            return [{}, before, [*before, plain(kinds[-1]), 1], *([*before, value] for value in wrong(kinds[-1]))]
+        case Table(kind=inner):
+            return [[], *({"a": value} for value in wrong(inner))]
+        case Nested(message=message):
+            return [[], {}, {**vars(example(message)), "zebra": 1}]
+    raise AssertionError(kind)
+
+
+def any_of(message: type[Message]) -> st.SearchStrategy[Any]:
+    return st.builds(message, **{name: right(kind) for name, kind in message.kinds.items()})
+
+
+def example(message: type[Message]) -> Any:
+    """A message of this kind that an agent of ours may send after `started`."""
+    special = {"Ready": Ready(**facts(["PATH"])), "Reserved": Reserved({"worker-0": 2222}), "Exited": EXITED}
+    special |= {"DialResults": DialResults({}), "WaitsElsewhere": WAITS}
+    special |= {"SharedPort": SharedPort(1, [("worker-0", 12), ("worker-0", 13)])}
+    rest = {name: plain(kind) for name, kind in message.kinds.items()} | (
+        {"task": "worker-0"} if "task" in message.kinds else {}
+    )
+    return special.get(message.__name__) or message(**rest)
+
+
+def plain(kind: Kind) -> Any:
+    match kind:
+        case Whole(least=least):
+            return max(0, least)
+        case Nested(message=message):
+            return example(message)
+        case Row(kinds=kinds):
+            return tuple(map(plain, kinds))
+        case Many(kind=inner):
+            return [plain(inner)]
+    simple = {
+        Real: 1.5,
+        Truth: True,
+        Writable: "words",
+        AnyString: "a\udcff",
+        OrNothing: None,
+        Table: {},
+        Body: b"body",
+    }
+    return simple[type(kind)]
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["worker-0", "\ud800"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
+FIELDS = sorted({field for message in ALL.values() for field in message.kinds})
 
 
-@pytest.fixture
-def agent() -> AgentMessages:
-    return started()
+def sent(message: Message) -> tuple[dict[str, Any], bytes]:
+    """What comes over the wire of a message that fits into a frame."""
+    ((head, body),) = decode([encode(message)])
+    return head, body
 
 
-def started() -> AgentMessages:
-    """An agent with one task, which was started."""
-    agent = AgentMessages("gpu-a", [W0], EXAMINED)
-    agent.start("worker-0", "/log")
-    return agent
-
-
-def hear(agent: AgentMessages, kind: str, body: bytes | None = None, **fields: Any) -> events.Event | None:
-    return agent.event({"event": kind, **fields}, BEHIND.get(kind, b"") if body is None else body)
-
-
-def refusal(call: Callable[..., object], *arguments: Any, **fields: Any) -> str:
-    """Why something cannot be read; empty: it can. Any other error is a fault."""
-    try:
-        call(*arguments, **fields)
-    except UnreadableError as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_every_message_has_an_event_and_nothing_may_be_left_out_or_added(kind: str) -> None:
-    fields = RIGHT.get(kind, {})
-    event = hear(started(), kind, **fields)
-
-    assert event is None or event.host == "gpu-a"  # type: ignore[union-attr]
-    for lacking in fields.keys() - ALL[kind].spare:
-        with pytest.raises(UnreadableError, match=f"`{kind}` without field '{lacking}'"):
-            hear(started(), kind, **{name: fields[name] for name in fields if name != lacking})
-    with pytest.raises(UnreadableError, match=f"`{kind}` with an unknown field"):
-        hear(started(), kind, **fields, zebra=1)
-    with pytest.raises(UnreadableError):
-        hear(started(), kind, b"x" * (MOST_BODY + 1), **fields)
-
-
-@pytest.mark.parametrize(("kind", "field", "value"), WRONG)
-def test_a_field_that_is_not_what_it_must_be_is_named(agent: AgentMessages, kind: str, field: str, value: Any) -> None:
-    with pytest.raises(UnreadableError) as raised:
-        hear(agent, kind, **{**RIGHT[kind], field: value})
-
-    assert str(raised.value).isascii()
-    assert len(str(raised.value)) < 200
-
-
-def test_a_task_that_was_not_started_is_not_told_of() -> None:
-    with pytest.raises(UnreadableError, match="news of 'worker-0', which was not started there"):
-        hear(AgentMessages("gpu-a", [W0]), "log_ended", task="worker-0")
-
-
-def test_a_log_comes_without_gaps_and_no_faster_than_it_is_shown(agent: AgentMessages) -> None:
-    piece = bytes(1 << 20)
-    for number in range(200):
-        hear(agent, "log", piece, task="worker-0", offset=number << 20)
-        agent.acknowledge("worker-0", len(piece))
-    ahead = (refusal(hear, agent, "log", piece, task="worker-0", offset=number << 20) for number in range(200, 300))
-
-    assert "the log of worker-0 faster than it was asked for" in ahead
-
-
-def test_another_log_begins_anew_and_the_same_goes_on(agent: AgentMessages) -> None:
-    hear(agent, "log", b"first", task="worker-0", offset=0)
-    agent.start("worker-0", "/log")
-    hear(agent, "log", b"more", task="worker-0", offset=5)
-    agent.start("worker-0", "/other")
-
-    assert hear(agent, "log", b"new", task="worker-0", offset=0) == events.LogChunk("gpu-a", W0, 0, b"new")
-
-
-def test_a_host_tells_of_itself_once(agent: AgentMessages) -> None:
-    hear(agent, "ready", **RIGHT["ready"])
-    with pytest.raises(UnreadableError, match="`ready` once more"):
-        hear(agent, "ready", **RIGHT["ready"])
-
-
-def test_a_long_answer_about_the_project_comes_in_parts(agent: AgentMessages) -> None:
-    agent.list_project(1000)
-    whole = json.dumps({"missing": list(range(1000))}).encode()
-    assert hear(agent, "project_part", whole[:500]) is None
-    answer = hear(agent, "project_settled", whole[500:])
-
-    assert isinstance(answer, events.ProjectAnswer)
-    assert answer.fields == {"missing": list(range(1000))}
-
-
-def test_no_answer_about_the_project_is_much_longer_than_its_list(agent: AgentMessages) -> None:
-    agent.list_project(1000)
-    half = bytes(MOST_BODY // 2)
-
-    assert [refusal(hear, agent, "project_part", half) for _ in range(3)] == [
-        "",
-        "",
-        "an answer about the project that is far too long",
-    ]
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"missing":[-1]}', b'{"missing":[],"more":1}', b"\xff"])
-def test_what_stands_behind_an_answer_about_the_project_is_checked_too(agent: AgentMessages, body: bytes) -> None:
-    with pytest.raises(UnreadableError):
-        hear(agent, "project_settled", body)
-
-
-# ---- frames
 def decode(chunks: Iterable[bytes]) -> list[tuple[dict[str, Any], bytes]]:
     decoder = Decoder()
     return [frame for chunk in chunks for frame in decoder.feed(chunk)]
 
 
+def refusal(call: Callable[..., object], *arguments: Any) -> str:
+    """Why something cannot be read; empty: it can. Any other error is a fault."""
+    try:
+        call(*arguments)
+    except UnreadableError as error:
+        return str(error)
+    return ""
+
+
+# ---- every message of the table
+@given(st.sampled_from(list(ALL.values())), st.data())
+def test_every_message_arrives_as_it_was_sent(kind: type[Message], data: st.DataObject) -> None:
+    message = data.draw(any_of(kind))
+
+    assert checked(ALL, *sent(message)) == message
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_field_is_there_and_no_other(name: str) -> None:
+    kind = ALL[name]
+    head, body = sent(example(kind))
+    for lacking in kind.kinds.keys() - {kind.body}:
+        with pytest.raises(UnreadableError, match=f"`{name}` without field '{lacking}'"):
+            checked(ALL, {field: value for field, value in head.items() if field != lacking}, body)
+    with pytest.raises(UnreadableError, match=f"`{name}` with an unknown field 'zebra'"):
+        checked(ALL, {**head, "zebra": 1}, body)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_field_that_is_not_what_it_must_be_is_named(name: str) -> None:
+    head, body = sent(example(ALL[name]))
+    for field, kind in ALL[name].kinds.items():
+        for value in wrong(kind) if field != ALL[name].body else []:
+            why = refusal(checked, ALL, {**head, field: value}, body)
+
+            assert why.startswith(f"`{name}` whose field '{field}' is "), value
+            assert why.isascii()
+            assert len(why) < 200
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_no_more_stands_behind_an_event_than_it_may_have(name: str) -> None:
+    kind = EVENTS[name].kinds.get(EVENTS[name].body)
+    most = kind.most if isinstance(kind, Body) else 0
+    head, _ = sent(example(EVENTS[name]))
+
+    assert most <= 1 << 20
+    with pytest.raises(UnreadableError, match=f"`{name}` with {most + 1} bytes behind it, where {most} are the most"):
+        checked(EVENTS, head, bytes(most + 1))
+
+
+def test_no_two_messages_of_a_side_have_one_name_on_the_wire() -> None:
+    assert not EVENTS.keys() & COMMANDS.keys()
+    assert all(set(name) <= set(string.ascii_letters) for name in ALL)
+    assert not ALL.keys() & {PART["message"], LAST["message"]}
+
+
+@given(
+    st.sampled_from([*ALL, "unknown"]) | VALUES,
+    st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=3), VALUES, max_size=6),
+    st.binary(max_size=50),
+)
+def test_any_json_is_an_event_or_one_error(name: Any, fields: dict[str, Any], body: bytes) -> None:
+    right_ones = sent(example(ALL[name]))[0] if isinstance(name, str) and name in ALL else {}
+
+    assert refusal(checked, ALL, {**right_ones, **fields, "message": name}, body).isascii()
+
+
+# ---- what one agent says in the course of a connection
+@pytest.fixture
+def agent() -> AgentMessages:
+    return started()
+
+
+def started(log: str = "/log") -> AgentMessages:
+    """An agent with one task, which was started."""
+    agent = AgentMessages("gpu-a", [W0], EVENTS)
+    agent.note(start(log))
+    return agent
+
+
+def start(log: str) -> Start:
+    return Start([WorkerStart("worker-0", ["true"], {}, "/", 2222, log, "/progress")], False, "all")
+
+
+def hear(agent: AgentMessages, message: Message) -> events.Event | None:
+    return agent.event(*sent(message))
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_every_event_is_told_with_its_host(name: str) -> None:
+    event = hear(started(), example(EVENTS[name]))
+
+    assert (event is None) == (name == "Alive")
+    assert event is None or event.host == "gpu-a"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        Reserved({}),
+        Reserved({"worker-1": 2222}),
+        DialResults({"gpu-b": ""}),
+        Started("worker-1", 12),
+        SharedPort(1, []),
+        SharedPort(1, [("worker-0", 12)]),
+        SharedPort(1, [("worker-0", 12), ("worker-7", 13)]),
+        EXITED.replaced({"code": None}),
+        EXITED.replaced({"signal": 9}),
+        Log("worker-0", 1, b""),
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_at_this_moment_is_refused(agent: AgentMessages, impossible: Event) -> None:
+    why = refusal(hear, agent, impossible)
+
+    assert why
+    assert why.isascii()
+    assert len(why) < 200
+
+
+def test_a_task_that_was_not_started_is_not_told_of() -> None:
+    with pytest.raises(UnreadableError, match="news of 'worker-0', which was not started there"):
+        hear(AgentMessages("gpu-a", [W0]), LogShipped("worker-0"))
+
+
+def test_a_command_is_no_event(agent: AgentMessages) -> None:
+    with pytest.raises(UnreadableError, match="a message 'Start', which is unknown"):
+        hear(agent, start("/log"))
+
+
+def test_only_the_targets_are_told_of(agent: AgentMessages) -> None:
+    agent.note(DialPorts([Target("gpu-b", "10.0.0.2", 2222, "")], 1.0, 1.0))
+
+    assert hear(agent, DialResults({"gpu-b": "late"})) == events.Dialled("gpu-a", {"gpu-b": "late"})
+
+
+def test_a_log_comes_without_gaps_and_no_faster_than_it_is_shown(agent: AgentMessages) -> None:
+    piece = bytes(1 << 20)
+    for number in range(200):
+        hear(agent, Log("worker-0", number << 20, piece))
+        agent.note(Acknowledge("worker-0", len(piece)))
+    ahead = (refusal(hear, agent, Log("worker-0", number << 20, piece)) for number in range(200, 300))
+
+    assert "the log of worker-0 faster than it was asked for" in ahead
+
+
+def test_another_log_begins_anew_and_the_same_goes_on(agent: AgentMessages) -> None:
+    hear(agent, Log("worker-0", 0, b"first"))
+    agent.note(start("/log"))
+    hear(agent, Log("worker-0", 5, b"more"))
+    agent.note(start("/other"))
+
+    assert hear(agent, Log("worker-0", 0, b"new")) == events.LogChunk("gpu-a", W0, 0, b"new")
+
+
+def test_a_host_tells_of_itself_once(agent: AgentMessages) -> None:
+    hear(agent, example(Ready))
+    with pytest.raises(UnreadableError, match="`Ready` once more"):
+        hear(agent, example(Ready))
+
+
+def test_a_list_that_is_too_long_for_a_frame_comes_in_several(agent: AgentMessages) -> None:
+    long = ProjectSettled(list(range(10**6)))
+    agent.note(CompareProject("/there", [(f"file {number}", 1, 1, 0o644, None) for number in range(10**5)]))
+    frames = decode([encode(long)])
+
+    assert len(frames) > 2
+    assert [agent.event(*frame) for frame in frames] == [None] * (len(frames) - 1) + [events.Answer("gpu-a", long)]
+
+
+def test_no_list_is_much_longer_than_what_it_answers(agent: AgentMessages) -> None:
+    agent.note(CompareProject("/there", [("file", 1, 1, 0o644, None)]))
+    half = bytes(MOST_BODY // 2)
+
+    assert [refusal(agent.event, dict(PART), half) for _ in range(3)] == ["", "", "a message that is far too long"]
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"message":"ProjectSettled","missing":[-1]}', b"\xff"])
+def test_what_comes_in_several_frames_is_checked_too(agent: AgentMessages, text: bytes) -> None:
+    agent.note(CompareProject("/there", [("file", 1, 1, 0o644, None)]))
+    agent.event(dict(PART), text)
+    with pytest.raises(UnreadableError):
+        agent.event(dict(LAST), b"")
+
+
+@given(st.sampled_from(sorted(EVENTS)), st.data())
+def test_any_event_is_written_down_or_refused(name: str, data: st.DataObject) -> None:
+    assert refusal(written_down, data.draw(any_of(EVENTS[name]))).isascii()
+
+
+def written_down(message: Event) -> None:
+    """What the launcher does with most events."""
+    event = hear(started(), message)
+    if event is not None and not isinstance(event, events.Answer):
+        json.dumps(events.as_record(event), allow_nan=False)
+
+
+def test_addresses_that_a_host_tells_are_one_harmless_line_each(agent: AgentMessages) -> None:
+    address = "10.0.0.1:80\n[launch] done in 1.0 s\x1b[2J"
+
+    event = hear(agent, WAITS.replaced({"connected": [address], "dialled": [address]}))
+
+    assert isinstance(event, events.TaskWaitsElsewhere)
+    assert all(each.isprintable() for each in (*event.connected, *event.dialled))
+
+
+def test_words_for_people_are_not_endless(agent: AgentMessages) -> None:
+    assert hear(agent, NotPut("x" * LONGEST_TEXT)) == events.PutFailed("gpu-a", "x" * LONGEST_REASON)
+
+
+def test_words_for_people_are_one_harmless_line(agent: AgentMessages) -> None:
+    reason = "no room\x1b[2J\r\n[launch] done in 1.0 s\u202e"
+
+    assert hear(agent, NotPut(reason)) == events.PutFailed("gpu-a", r"no room\x1b[2J\r\n[launch] done in 1.0 s\u202e")
+
+
+# ---- frames
 @pytest.mark.parametrize(
     "head",
     [
@@ -301,54 +479,3 @@ def test_no_lengths_make_the_decoder_keep_more_than_a_frame(head: int, body: int
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 4 * (MOST_HEAD + MOST_BODY)
-
-
-@given(
-    st.sampled_from([*ALL, "unknown"]) | VALUES,
-    st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=3), VALUES, max_size=6),
-    st.binary(max_size=50),
-)
-def test_any_json_is_an_event_or_one_error(kind: Any, fields: dict[str, Any], body: bytes) -> None:
-    told = {"event": kind, **(RIGHT.get(kind, {}) if isinstance(kind, str) else {}), **fields}
-
-    assert refusal(written_down, told, body).isascii()
-
-
-def written_down(told: dict[str, Any], body: bytes) -> None:
-    """What the launcher does with most events."""
-    event = started().event(told, body)
-    if event is not None and not isinstance(event, events.FileNews | events.Examined | events.ProjectAnswer):
-        json.dumps(events.as_record(event), allow_nan=False)
-
-
-@given(st.sampled_from(sorted(ALL)), st.data())
-def test_one_field_of_any_kind_is_an_event_or_one_error(kind: str, data: st.DataObject) -> None:
-    fields = RIGHT.get(kind, {})
-    changed = {data.draw(st.sampled_from(sorted(fields))): data.draw(VALUES)} if fields else {}
-    frames = decode([encode({"event": kind, **fields}, BEHIND.get(kind, b""))])
-
-    assert [refusal(started().event, {**head, **changed}, body).isascii() for head, body in frames] == [True]
-
-
-def test_addresses_that_a_host_tells_are_one_harmless_line_each() -> None:
-    address = "10.0.0.1:80\n[launch] done in 1.0 s\x1b[2J"
-    told = {**RIGHT["waits_elsewhere"], "connected": [address], "dialled": [address]}
-
-    event = started().event({"event": "waits_elsewhere", **told}, b"")
-
-    assert isinstance(event, events.TaskWaitsElsewhere)
-    assert all(each.isprintable() for each in (*event.connected, *event.dialled))
-
-
-def test_words_for_people_are_not_endless() -> None:
-    event = started().event({"event": "put_failed", "reason": "x" * LONGEST_TEXT}, b"")
-
-    assert event == events.PutFailed("gpu-a", "x" * LONGEST_REASON)
-
-
-def test_words_for_people_are_one_harmless_line() -> None:
-    reason = "no room\x1b[2J\r\n[launch] done in 1.0 s\u202e"
-
-    event = started().event({"event": "put_failed", "reason": reason}, b"")
-
-    assert event == events.PutFailed("gpu-a", r"no room\x1b[2J\r\n[launch] done in 1.0 s\u202e")

@@ -9,6 +9,15 @@ from typing import Any
 import pytest
 
 from launcher.on_host.agent.deliveries import Deliveries
+from launcher.on_host.agent.messages import (
+    BeginDelivery,
+    DeliverPiece,
+    DeliveryPlaced,
+    DeliveryReady,
+    FilesFailed,
+    PieceDelivered,
+    PlaceDelivery,
+)
 
 
 @pytest.fixture
@@ -19,19 +28,19 @@ def run(tmp_path: Path) -> Path:
     return run
 
 
-def delivered(run: Path, path: str = "ckpt/step-1.index") -> list[dict[str, Any]]:
+def delivered(run: Path, path: str = "ckpt/step-1.index") -> list[Any]:
     """What is told of one file that is brought."""
-    told: list[dict[str, Any]] = []
-    deliveries = Deliveries(lambda what, **fields: told.append({"event": what, **fields}))
-    deliveries.begin(1, str(run / "output"), str(run / ".bringing-gpu-a"))
-    deliveries.take(1, 0, path, b"content")
-    deliveries.place(1, [[path, 7, 10**18, hashlib.sha256(b"content").hexdigest()]])
+    told: list[Any] = []
+    deliveries = Deliveries(told.append)
+    deliveries.obey(BeginDelivery(1, str(run / "output"), str(run / ".bringing-gpu-a")))
+    deliveries.obey(DeliverPiece(1, 0, path, b"content"))
+    deliveries.obey(PlaceDelivery(1, [(path, 7, 10**18, hashlib.sha256(b"content").hexdigest())]))
     deliveries.close()
     return told
 
 
 def test_what_is_brought_gets_to_its_place_and_nothing_else_stays(run: Path) -> None:
-    assert [each["event"] for each in delivered(run)] == ["files_ready", "files_taken", "files_placed"]
+    assert list(map(type, delivered(run))) == [DeliveryReady, PieceDelivered, DeliveryPlaced]
     assert (run / "output" / "ckpt" / "step-1.index").read_bytes() == b"content"
     assert (run / "output" / "ckpt" / "step-1.index").stat().st_mtime_ns == 10**18
     assert [path.name for path in run.iterdir()] == ["output"]
@@ -42,7 +51,7 @@ def test_a_linked_place_for_what_comes_is_removed_and_what_it_leads_to_is_left_a
     victim.mkdir()
     (victim / "0").write_text("mine")
     (run / ".bringing-gpu-a").symlink_to(victim)
-    assert delivered(run)[-1]["event"] == "files_placed"
+    assert delivered(run)[-1] == DeliveryPlaced(1)
     assert (victim / "0").read_text() == "mine"
     assert [path.name for path in victim.iterdir()] == ["0"]
 
@@ -64,13 +73,13 @@ def test_another_directory_in_the_place_of_the_runs_takes_nothing(run: Path) -> 
     run.rmdir()
     run.symlink_to("victim")
     [told] = delivered(run)
-    assert (told["event"], told["path"]) == ("files_failed", str(run))
-    assert "not the directory that was made here" in told["reason"]
+    assert (type(told), told.path) == (FilesFailed, str(run))
+    assert "not the directory that was made here" in told.reason
     assert list((run.parent / "victim").iterdir()) == []
 
 
 def test_an_output_directory_that_the_user_has_moved_takes_what_comes(run: Path) -> None:
     (run.parent / "disk").mkdir()
     (run / "output").symlink_to(run.parent / "disk")
-    assert delivered(run)[-1]["event"] == "files_placed"
+    assert delivered(run)[-1] == DeliveryPlaced(1)
     assert (run.parent / "disk" / "ckpt" / "step-1.index").read_bytes() == b"content"

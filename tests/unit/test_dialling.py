@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from launcher.on_host.agent.messages import DialPorts, Target
 from launcher.on_host.agent.reach import DIALS, Answering, Dialling, listener, proof, reset
 from launcher.on_host.agent.resolving import CANNOT_RESOLVE, Resolving
 
@@ -37,9 +38,9 @@ ANSWERING: list[Answering] = []
 
 def dialled(*targets: tuple[str, int], seconds: float = 60.0, look_up: float = 60.0) -> dict[str, str]:
     """Dial, as the agent's loop does, and answer at the same time; the results by address."""
-    asked = [{"id": address, "address": address, "port": port, "word": WORD} for address, port in targets]
+    asked = [Target(address, address, port, WORD) for address, port in targets]
     before = set(psutil.Process().children())
-    dialling = Dialling(asked, seconds, look_up)
+    dialling = Dialling(DialPorts(asked, seconds, look_up))
     while not dialling.done:
         poller = select.poll()
         for fd, wanted in dialling.events.items():

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from launcher.gathering import remote_files
 from launcher.gathering.checkpoints import checkpoints_among
-from launcher.gathering.conversation import sense
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.record import Entry
 from launcher.gathering.remote_files import (
@@ -27,7 +26,7 @@ from launcher.gathering.remote_files import (
 from launcher.gathering.report import left_line
 from launcher.gathering.selection import outdated, select
 from launcher.gathering.state_file import newest_named, portable
-from launcher.hosts.events import FileNews
+from launcher.on_host.agent.messages import FilesListed
 from launcher.restoring.needs import needs_of, newer
 from launcher.run_directory.state import RunHost
 
@@ -43,18 +42,13 @@ PATH = st.builds(lambda parts, ending: "/".join(parts) + ending, st.lists(PART, 
     max_size=20
 )
 NUMBER = st.integers(-(2**80), 2**80) | st.integers(0, 50) | st.just(10**5000)
-FILE: st.SearchStrategy[Any] = st.tuples(PATH, NUMBER, NUMBER).map(list)
-NONSENSE: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3),
-    max_leaves=5,
-)
-LISTED = st.fixed_dictionaries(
-    {
-        "files": st.lists(FILE, max_size=12),
-        "links": st.lists(PATH, max_size=2),
-        "unreadable": st.lists(st.tuples(PATH, st.text(max_size=300)).map(list), max_size=2),
-    }
+FILE: st.SearchStrategy[Any] = st.tuples(PATH, NUMBER, NUMBER)
+LISTED = st.builds(
+    FilesListed,
+    number=st.just(1),
+    files=st.lists(FILE, max_size=12),
+    links=st.lists(PATH, max_size=2),
+    unreadable=st.lists(st.tuples(PATH, st.text(max_size=300)), max_size=2),
 )
 NAMES = st.sampled_from([["."], ["ckpt"], ["a/b", "step-5"]])
 
@@ -63,10 +57,9 @@ def listed(parts: list[Any], clock: Any, names: list[str]) -> Listing | None:
     """The list that a host tells in these parts; None: it is refused."""
     found = Listing()
     try:
-        with sense():
-            for part in parts:
-                found.take(part, names)
-            found.end(clock)
+        for part in parts:
+            found.add(part, names)
+        found.end(clock)
     except RefusedError:
         return None
     return found
@@ -104,18 +97,11 @@ def test_what_is_chosen_lies_in_the_directory_and_is_chosen_once(
         see_that_all_is_well(found, names, known)
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(["files", "links", "unreadable"]), NONSENSE) | LISTED), NONSENSE)
-def test_what_is_no_list_is_refused_and_nothing_else_happens(parts: list[Any], clock: Any) -> None:
-    found = listed(parts, clock, ["."])
-    if found is not None:
-        see_that_all_is_well(found, ["."], {})
-
-
 @given(st.lists(LISTED, max_size=3))
 def test_the_newest_step_of_any_list_is_a_number_or_none(parts: list[Any]) -> None:
     answer = NewestStep()
     for part in parts:
-        answer.take(FileNews("gpu-a", "listed", part, b""))
+        answer.add(part)
     step = answer.step
 
     assert step is None or 0 <= step < 10**18
@@ -138,11 +124,11 @@ def test_any_state_file_is_read(content: bytes) -> None:
 # ---- how much is taken
 def test_a_list_of_too_many_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_files, "MOST_FILES", 10)
-    part = {"files": [["again", 1, 1]] * 6, "links": [], "unreadable": []}
+    part = FilesListed(1, [("again", 1, 1)] * 6, [], [])
     found = Listing()
-    found.take(part, ["."])
+    found.add(part, ["."])
     with pytest.raises(RefusedError, match="it lists more than 10 files"):
-        found.take(part, ["."])
+        found.add(part, ["."])
 
 
 @pytest.mark.timeout(20)
@@ -160,8 +146,8 @@ def test_a_state_file_is_read_in_linear_time(content: bytes) -> None:
 )
 def test_a_name_as_long_as_it_can_be_is_judged_in_linear_time(unit: str) -> None:
     name = "/".join([(unit * LONGEST_NAME)[:LONGEST_NAME]] * 15)
-    files = [[f"{n}/{name}", 1, 1] for n in range(100)]
-    found = listed([{"files": files, "links": [], "unreadable": []}], 0, ["."])
+    files = [(f"{n}/{name}", 1, 1) for n in range(100)]
+    found = listed([FilesListed(1, files, [], [])], 0, ["."])
 
     assert found is not None
     assert len(found.files) == len(files)

@@ -15,25 +15,36 @@ from launcher.gathering.conversation import MOST_UNHEARD, MOST_WORDS_UNHEARD, Co
 from launcher.gathering.gathering import STEP_QUESTION, Gathering
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.record import in_turn, opened
-from launcher.hosts.events import FileNews, HostLost
+from launcher.hosts.events import Answer, HostLost
+from launcher.on_host.agent.messages import (
+    Command,
+    Event,
+    FilePiece,
+    FilesArrived,
+    FileSent,
+    FilesFailed,
+    FilesListed,
+    FilesListEnded,
+    ListFiles,
+)
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
 
-Answer = Callable[[str, dict[str, Any]], Iterator[tuple[str, dict[str, Any]]]]
+Play = Callable[[str, Command], Iterator[Event]]
 PATIENCE = 30.0
 LOCAL = RunHost("localhost", ("worker-0",), "/run", "/run/chief")
 CHIEF = RunHost("gpu-a", ("worker-0",), "/a/run", "/a/run/output")
 OTHER = RunHost("gpu-b", ("worker-1",), "/b/run", "/b/run/output")
 
 
-def empty(_host: str, asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def empty(_host: str, asked: Command) -> Iterator[Event]:
     """A host that has no files."""
-    if asked["step"] == "list_below":
-        yield "listed", {"files": [], "links": [], "unreadable": []}
-        yield "list_ended", {"clock_ns": 0}
+    if isinstance(asked, ListFiles):
+        yield FilesListed(asked.number, [], [], [])
+        yield FilesListEnded(asked.number, 0)
 
 
-def silent(_host: str, _asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def silent(_host: str, _asked: Command) -> Iterator[Event]:
     """A host that never answers."""
     yield from ()
 
@@ -41,8 +52,8 @@ def silent(_host: str, _asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, 
 class Played:
     """A gathering whose agents are played by a function."""
 
-    def __init__(self, directory: Path, answer: Answer = empty, **options: Any) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+    def __init__(self, directory: Path, answer: Play = empty, **options: Any) -> None:
+        self.asked: list[tuple[str, Command]] = []
         self.said: list[str] = []
         self.refused: list[tuple[str, str]] = []
         self.over = threading.Event()
@@ -55,11 +66,10 @@ class Played:
     def begin(self, *hosts: RunHost, lost: str = "") -> None:
         self.gathering.begin(hosts, lambda name: name == lost)
 
-    def _ask(self, host: str, step: str, **fields: object) -> None:
-        asked = {"step": step, **fields}
-        self.asked.append((host, asked))
-        for kind, told in self.answer(host, asked):
-            self.gathering.take(FileNews(host, kind, {"number": fields.get("number"), **told}, b""))
+    def _ask(self, host: str, command: Command) -> None:
+        self.asked.append((host, command))
+        for message in self.answer(host, command):
+            self.gathering.take(Answer(host, message))
 
     def _refuse(self, host: str, why: str) -> None:
         self.refused.append((host, why))
@@ -76,7 +86,7 @@ class Played:
 
     def roots(self) -> list[tuple[str, str]]:
         """Which directory of which host was asked for."""
-        return sorted((host, str(asked["root"])) for host, asked in self.asked if asked["step"] == "list_below")
+        return sorted((host, asked.root) for host, asked in self.asked if isinstance(asked, ListFiles))
 
 
 def test_without_other_hosts_it_is_over_at_once(tmp_path: Path) -> None:
@@ -110,11 +120,10 @@ def test_a_chief_of_this_machine_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_what_only_another_host_has_is_told_with_its_place(tmp_path: Path) -> None:
-    def answer(host: str, asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        if asked["step"] == "list_below" and asked["root"] == OTHER.output_dir:
-            files = [["own/a.csv", 7, 1], ["shared.txt", 4, 5], ["x.tmp", 1, 1]]
-            yield "listed", {"files": files, "links": [], "unreadable": []}
-            yield "list_ended", {"clock_ns": 0}
+    def answer(host: str, asked: Command) -> Iterator[Event]:
+        if isinstance(asked, ListFiles) and asked.root == OTHER.output_dir:
+            yield FilesListed(asked.number, [("own/a.csv", 7, 1), ("shared.txt", 4, 5), ("x.tmp", 1, 1)], [], [])
+            yield FilesListEnded(asked.number, 0)
         else:
             yield from empty(host, asked)
 
@@ -161,7 +170,7 @@ def test_the_run_goes_on_and_new_files_are_looked_for(tmp_path: Path) -> None:
     played = Played(tmp_path, interval=0.001)
     third = threading.Event()
 
-    def answer(host: str, asked: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def answer(host: str, asked: Command) -> Iterator[Event]:
         if len(played.roots()) == 3:
             third.set()
         yield from empty(host, asked)
@@ -177,10 +186,10 @@ def test_the_run_goes_on_and_new_files_are_looked_for(tmp_path: Path) -> None:
 def test_an_answer_that_nobody_waits_for_changes_nothing(tmp_path: Path) -> None:
     played = Played(tmp_path, interval=3600)
     played.begin(CHIEF)
-    played.gathering.take(FileNews("gpu-a", "piece", {"number": 99, "offset": 0}, b"12345"))
+    played.gathering.take(Answer("gpu-a", FilePiece(99, 0, b"12345")))
     played.finished()
 
-    assert ("gpu-a", {"step": "arrived", "count": 5}) in played.asked
+    assert ("gpu-a", FilesArrived(5)) in played.asked
     assert played.roots() == [("gpu-a", "/a/run"), ("gpu-a", "/a/run/output")]
 
 
@@ -230,17 +239,15 @@ def test_a_user_who_does_not_want_to_wait_need_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    "answer",
     [
-        ("listed", {}),
-        ("listed", {"files": [["export/x"]], "links": [], "unreadable": []}),
-        ("listed", {"files": 3, "links": [], "unreadable": []}),
-        ("list_ended", {}),
-        ("sent", {}),
+        lambda number: FilesListEnded(number, 1 << 80),
+        lambda number: FileSent(number, 1, "", 1, unchanged=True),
+        lambda number: FilesFailed(number, "", "", "no"),
     ],
 )
-def test_an_agent_that_makes_no_sense_is_away(tmp_path: Path, kind: str, told: dict[str, Any]) -> None:
-    played = Played(tmp_path, lambda _host, _asked: iter([(kind, told)]))
+def test_an_agent_that_makes_no_sense_is_away(tmp_path: Path, answer: Callable[[int], Event]) -> None:
+    played = Played(tmp_path, lambda _host, asked: iter([answer(asked.number)] if isinstance(asked, ListFiles) else []))
     played.begin(OTHER)
 
     (outcome,) = played.finished().outcomes
@@ -252,10 +259,10 @@ def test_the_newest_step_is_asked_for_beside_everything_else(tmp_path: Path) -> 
     played = Played(tmp_path, silent)
     played.begin(CHIEF)
     step = played.gathering.ask_newest_step()
-    files = [["export/s-7.index", 1, 2], ["export/s-7.data-00000-of-00001", 1, 1]]
+    files = [("export/s-7.index", 1, 2), ("export/s-7.data-00000-of-00001", 1, 1)]
     assert not step.is_over
-    for kind, told in (("listed", {"files": files, "links": [], "unreadable": []}), ("list_ended", {})):
-        played.gathering.take(FileNews("gpu-a", kind, {"number": STEP_QUESTION, **told}, b""))
+    for message in (FilesListed(STEP_QUESTION, files, [], []), FilesListEnded(STEP_QUESTION, 0)):
+        played.gathering.take(Answer("gpu-a", message))
 
     assert (step.is_over, step.step) == (True, 7)
 
@@ -284,16 +291,16 @@ def test_a_host_that_sends_faster_than_it_may_fills_no_memory() -> None:
     piece = bytes(1 << 20)
     conversation = Conversation(lambda *_, **__: None, itertools.count(1))
     for _ in range(2000):
-        conversation.hear(FileNews("gpu-a", "piece", {"number": 1, "offset": 0}, piece))
+        conversation.hear(FilePiece(1, 0, piece))
     waiting = conversation.left_unheard()
 
-    assert sum(len(each.data) for each in waiting if isinstance(each, FileNews)) <= MOST_UNHEARD
+    assert sum(len(each.data) for each in waiting if isinstance(each, FilePiece)) <= MOST_UNHEARD
     assert str(waiting[-1]) == "it sends more than was asked of it"
 
 
 def test_answers_without_end_and_without_content_fill_no_memory() -> None:
     conversation = Conversation(lambda *_, **__: None, itertools.count(1))
     for _ in range(MOST_WORDS_UNHEARD + 1000):
-        conversation.hear(FileNews("gpu-a", "sent", {"number": 1}, b""))
+        conversation.hear(FileSent(1, 1, "", 1, unchanged=True))
 
     assert len(conversation.left_unheard()) <= MOST_WORDS_UNHEARD + 1

@@ -12,7 +12,7 @@ from launcher.gathering.record import Entry
 from launcher.gathering.remote_files import Listing, RemoteFile, is_below, plain_names
 from launcher.gathering.selection import LARGE, Selection, grows, is_cache, is_temporary, outdated, select
 from launcher.gathering.state_file import newest_named
-from launcher.hosts.events import FileNews
+from launcher.on_host.agent.messages import FilesListed, FilesListEnded
 
 S = 1_000_000_000
 NOW = 1000 * S
@@ -145,7 +145,7 @@ def test_only_event_files_grow_where_they_are() -> None:
 @pytest.mark.parametrize("path", ["/a/b", "a/../b", "../a", "a//b", "a/./b", "a/", "", "b", "ab", "a/b\0c", "a/.."])
 def test_a_path_that_was_not_asked_for_is_not_taken_from_a_host(path: str) -> None:
     found = Listing()
-    found.take({"files": [[path, 1, 1]], "links": [], "unreadable": []}, ["a", "c/d"])
+    found.add(FilesListed(1, [(path, 1, 1)], [], []), ["a", "c/d"])
 
     assert not is_below(path, ["a", "c/d"])
     assert found.files == {}
@@ -363,10 +363,9 @@ def test_the_newest_step_is_that_of_a_complete_checkpoint() -> None:
         ["d/s-10.index", f"d/s-10{SHARD}"],
         [f"d/s-30{SHARD}", "d/s-20.index", f"d/s-20{SHARD}", "d/s.index"],
     ):
-        told = {"files": [[path, 1, 1] for path in paths], "links": [], "unreadable": []}
-        answer.take(FileNews("gpu-a", "listed", told, b""))
+        answer.add(FilesListed(1, [(path, 1, 1) for path in paths], [], []))
     assert not answer.is_over
-    answer.take(FileNews("gpu-a", "list_ended", {}, b""))
+    answer.add(FilesListEnded(1, 0))
 
     assert answer.is_over
     assert answer.step == 20
@@ -375,8 +374,8 @@ def test_the_newest_step_is_that_of_a_complete_checkpoint() -> None:
 def test_a_host_that_lists_checkpoints_without_end_is_not_listened_to_for_ever() -> None:
     answer = NewestStep()
     for part in range(100):
-        files = [[f"{part}/s-{n}.index", 1, 1] for n in range(1000)]
-        answer.take(FileNews("gpu-a", "listed", {"files": files, "links": [], "unreadable": []}, b""))
+        files = [(f"{part}/s-{n}.index", 1, 1) for n in range(1000)]
+        answer.add(FilesListed(1, files, [], []))
 
     assert answer.is_over
 

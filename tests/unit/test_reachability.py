@@ -11,6 +11,7 @@ from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.hosts.facts import HostFacts, candidates, same_machines, skewed_clocks, start_warnings
 from launcher.hosts.reachability import Proof
+from launcher.on_host.agent.messages import Ready, Target
 
 A, B, C = (Host(name, (Task("worker", n),)) for n, name in enumerate(["a", "b", "c"]))
 LOCAL = Host("localhost", (Task("worker", 9),))
@@ -32,7 +33,7 @@ def dial(under_way: Proof, broken: Mapping[tuple[str, str], str]) -> None:
     """Answer for the hosts until the proof is over; `broken`: (dialler, address) -> why."""
     while targets := under_way.targets():
         answers = {
-            dialler: {target["id"]: broken.get((dialler, target["address"]), "") for target in each}
+            dialler: {target.id: broken.get((dialler, target.address), "") for target in each}
             for dialler, each in targets.items()
         }
         under_way.take(answers)
@@ -68,12 +69,12 @@ def test_loopback_is_no_candidate() -> None:
 def test_every_host_dials_every_one_in_one_round() -> None:
     targets = proof(A, B, C).targets()
 
-    assert {dialler: [target["id"] for target in each] for dialler, each in targets.items()} == {
+    assert {dialler: [target.id for target in each] for dialler, each in targets.items()} == {
         "a": ["a", "b", "c"],
         "b": ["a", "b", "c"],
         "c": ["a", "b", "c"],
     }
-    assert targets["a"][1] == {"id": "b", "address": "10.0.0.2", "port": 2002, "word": "word b"}
+    assert targets["a"][1] == Target("b", "10.0.0.2", 2002, "word b")
 
 
 def test_a_host_with_several_workers_has_to_reach_itself() -> None:
@@ -96,7 +97,7 @@ def test_a_host_that_is_alone_dials_itself() -> None:
     alone = Host("a", (Task("worker", 0),), address="10.0.0.1")
     under_way = proof(alone)
 
-    assert [target["address"] for target in under_way.targets()["a"]] == ["10.0.0.1"]
+    assert [target.address for target in under_way.targets()["a"]] == ["10.0.0.1"]
     dial(under_way, {})
     assert under_way.addresses == {"a": "10.0.0.1"}
 
@@ -186,6 +187,6 @@ CONNECTIONS = {"over ssh": ("10.0.0.9 50000 10.0.0.1 22", "10.0.0.9", "10.0.0.1"
 
 @pytest.mark.parametrize(("connection", "client", "server"), CONNECTIONS.values(), ids=CONNECTIONS)
 def test_what_an_agent_told_is_read(connection: str, client: str, server: str) -> None:
-    facts = HostFacts.of({**TOLD, "ssh_connection": connection}, now=100.0)
+    facts = HostFacts.of(Ready(**TOLD, ssh_connection=connection), now=100.0)
 
     assert (facts.client, facts.server, facts.ahead, facts.home) == (client, server, 10.0, "/home/me")

@@ -19,7 +19,17 @@ from hypothesis import strategies as st
 
 from launcher.cluster.spec import Task
 from launcher.errors import LaunchError, UsageError
-from launcher.hosts.events import Event, HostReady, Interrupted, PortsReserved, ProgressMade, TaskExited, as_record
+from launcher.hosts.events import (
+    Event,
+    HostReady,
+    HostSilent,
+    Interrupted,
+    PortsReserved,
+    ProgressMade,
+    TaskExited,
+    as_record,
+)
+from launcher.on_host.agent.messages import Target
 from launcher.run.event_log import EventLog
 from launcher.run_directory.directory import RunDirectory, file_name
 from launcher.run_directory.launcher_process import Launcher
@@ -214,6 +224,7 @@ import resource, signal, sys
 from pathlib import Path
 from launcher.errors import LaunchError
 from launcher.run_directory.whole_files import write_whole
+from launcher.on_host.agent.messages import Target
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
@@ -262,7 +273,11 @@ def test_an_event_log_that_cannot_be_written_is_told_once() -> None:
     ("event", "expected"),
     [
         (PortsReserved("a", {WORKER: 2222}), {"type": "ports_reserved", "host": "a", "ports": {"worker-0": 2222}}),
-        (HostReady("a", {"load": float("inf")}), {"type": "host_ready", "host": "a", "facts": {"load": "inf"}}),
+        (
+            HostReady("a", Target("id", "a", 1, "")),  # any message will do
+            {"type": "host_ready", "host": "a", "facts": {"id": "id", "address": "a", "port": 1, "word": ""}},
+        ),
+        (HostSilent("a", float("inf"), 1.0), {"type": "host_silent", "host": "a", "seconds": "inf", "lease": 1.0}),
         (
             ProgressMade("a", WORKER, b'{"step": 1}'),
             {"type": "progress_made", "host": "a", "task": "worker-0", "line": '{"step": 1}'},

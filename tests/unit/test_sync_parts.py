@@ -13,6 +13,7 @@ import pytest
 from launcher.hosts.agent_process import COMPLAINT_SIZE
 from launcher.sync import rsync
 from launcher.sync.complaints import failed, no_room
+from launcher.sync.exchange import Couriered
 from launcher.sync.project import Project, ProjectFile
 from launcher.sync.rsync import Rsync, rsh, rsync_argv
 
@@ -63,15 +64,14 @@ def test_rsync_ends_whatever_its_ssh_does(
     need("rsync")
     monkeypatch.setattr(rsync, "SILENCE", 1)
     (tmp_path / "file").write_text("content")
-    answers: SimpleQueue[tuple[str, dict[str, str]]] = SimpleQueue()
+    answers: SimpleQueue[Couriered] = SimpleQueue()
     project = Project(tmp_path, ())
-    courier = Rsync("gpu", ["sh", "-c", does], project, lambda kind, **fields: answers.put((kind, fields)))
+    courier = Rsync("gpu", ["sh", "-c", does], project, answers.put)
     courier.start("/there", [ProjectFile("file", 7, 0, 0o644)])
-    kind, fields = answers.get(timeout=PATIENCE)
+    answer = answers.get(timeout=PATIENCE)
     courier.end()
 
-    assert kind == "rsync_ended"
-    assert reason in fields["reason"]
+    assert reason in str(answer.reason)
 
 
 def test_an_ipv6_address_stands_in_brackets() -> None:

@@ -24,14 +24,14 @@ class InTheWayError(Exception):
 class Comparison:
     """A project (`files`, as `Receiving` gets them) beside a directory."""
 
-    def __init__(self, top: bytes, files: list[list[Any]], received: Received) -> None:
+    def __init__(self, top: bytes, files: list[tuple[Any, ...]], received: Received) -> None:
         self._top = top
         self._received = received
         self._coming = {file[0] for file in files}
         self._ways: dict[str, str] = {}
         """Directories that were looked at -> what stands there instead, or nothing."""
 
-    def verdict(self, file: list[Any]) -> str:
+    def verdict(self, file: tuple[Any, ...]) -> str:
         """What is to be done about one file or link.
 
         Raises:

@@ -12,6 +12,15 @@ import os
 
 from launcher.on_host.agent.below import directory_below, remove_below
 from launcher.on_host.agent.files import BELOW
+from launcher.on_host.agent.messages import (
+    BeginDelivery,
+    DeliverPiece,
+    DeliveryPlaced,
+    DeliveryReady,
+    FilesFailed,
+    PieceDelivered,
+    PlaceDelivery,
+)
 from launcher.on_host.agent.own_directory import UnsafeError, reopened
 from launcher.on_host.agent.received import write_all
 
@@ -19,11 +28,13 @@ if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
     from typing import Any
 
+    from launcher.on_host.agent.messages import Command, Event
+
 
 class Deliveries:
     """One delivery at a time, into one directory."""
 
-    def __init__(self, tell: Callable[..., None]) -> None:
+    def __init__(self, tell: Callable[[Event], None]) -> None:
         self._tell = tell
         self._run = -1
         """The directory that has the next one in it, open like those; -1: nothing is under way."""
@@ -36,53 +47,63 @@ class Deliveries:
         self._open: tuple[int, int] | None = None
         """The file that is being written, and its descriptor: they come one after the other."""
 
-    def begin(self, number: int, root: str, staging: str) -> None:
+    def obey(self, asked: Command) -> None:
+        """Do a step of it."""
+        if isinstance(asked, BeginDelivery):
+            self._begin(asked)
+        elif isinstance(asked, DeliverPiece):
+            self._add(asked)
+        elif isinstance(asked, PlaceDelivery):
+            self._place(asked)
+        else:
+            self.close()
+
+    def _begin(self, asked: BeginDelivery) -> None:
         """Make ready for files that will be placed below `root`. Until then they lie in `staging`, this host's own.
 
         Both are in the run's directory; the user may have moved the first to another place, and left a link.
         """
         self.close()
         try:
-            run, self._staged_in = os.path.split(staging)
+            run, self._staged_in = os.path.split(asked.staging)
             self._run = reopened(run)
             with contextlib.suppress(FileExistsError):
-                os.mkdir(os.path.basename(root), 0o700, dir_fd=self._run)
-            self._root = os.open(os.path.basename(root), os.O_PATH | os.O_DIRECTORY, dir_fd=self._run)
+                os.mkdir(os.path.basename(asked.root), 0o700, dir_fd=self._run)
+            self._root = os.open(os.path.basename(asked.root), os.O_PATH | os.O_DIRECTORY, dir_fd=self._run)
             remove_below(self._run, self._staged_in)  # of an agent that was killed
             self._staging = directory_below(self._run, self._staged_in)
             space = os.statvfs(self._staging)
         except OSError as error:
-            self._fail(number, error.filename or root, error)
+            self._fail(asked.number, error.filename or asked.root, error)
             return
-        self._tell("files_ready", number=number, free=space.f_bavail * space.f_frsize)
+        self._tell(DeliveryReady(asked.number, space.f_bavail * space.f_frsize))
 
-    def take(self, number: int, file: int, path: str, body: bytes = b"") -> None:
+    def _add(self, asked: DeliverPiece) -> None:
         """The next bytes of a file. What is still on its way after a failure is dropped."""
         if self._staging < 0:
             return
         try:
-            write_all(self._opened(file), body)
-            self._digests[file].update(body)
+            write_all(self._opened(asked.file), asked.data)
+            self._digests[asked.file].update(asked.data)
         except OSError as error:
-            self._fail(number, path, error)
+            self._fail(asked.number, asked.path, error)
             return
-        self._tell("files_taken", number=number)
+        self._tell(PieceDelivered(asked.number))
 
-    def place(self, number: int, files: list[list[Any]]) -> None:
-        """Put everything in its place: path below the root, size, time of modification (ns), SHA-256 of each."""
+    def _place(self, asked: PlaceDelivery) -> None:
         if self._staging < 0:
             return
         path = ""
         try:
-            for file, (path, *stamp) in enumerate(files):  # noqa: B007 (named where something fails)
-                self._verify(file, *stamp)
-            for file, (path, *_) in enumerate(files):
+            for file, (path, size, mtime_ns, sha256) in enumerate(asked.files):  # noqa: B007 (named where something fails)
+                self._verify(file, size, mtime_ns, sha256)
+            for file, (path, *_) in enumerate(asked.files):
                 put_below(self._root, path, self._staging, str(file))
         except OSError as error:
-            self._fail(number, path, error)
+            self._fail(asked.number, path, error)
             return
         self.close()
-        self._tell("files_placed", number=number)
+        self._tell(DeliveryPlaced(asked.number))
 
     def _verify(self, file: int, size: int, mtime_ns: int, sha256: str) -> None:
         if file not in self._digests:
@@ -91,10 +112,6 @@ class Deliveries:
         if (found.st_size, self._digests[file].hexdigest()) != (size, sha256):
             raise OSError(errno.EIO, "what came of it is not what was sent")
         os.utime(str(file), ns=(mtime_ns, mtime_ns), dir_fd=self._staging, follow_symlinks=False)
-
-    def drop(self, number: int) -> None:  # noqa: ARG002 (each step has one)
-        """Nobody wants any more what is under way."""
-        self.close()
 
     def close(self) -> None:
         """What has not been put in its place is gone."""
@@ -128,7 +145,7 @@ class Deliveries:
     def _fail(self, number: int, path: str, error: OSError) -> None:
         self.close()
         code = "" if isinstance(error, UnsafeError) else errno.errorcode.get(error.errno or 0, "")
-        self._tell("files_failed", number=number, path=path, code=code, reason=error.strerror or str(error))
+        self._tell(FilesFailed(number, path, code, error.strerror or str(error)))
 
 
 def put_below(root: int, path: str, staging: int, staged: str) -> None:

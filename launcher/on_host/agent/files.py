@@ -7,11 +7,23 @@ import os
 import stat
 import time
 
+from launcher.on_host.agent.messages import (
+    FilePiece,
+    FilesArrived,
+    FileSent,
+    FilesFailed,
+    FilesListed,
+    FilesListEnded,
+    ListFiles,
+    SendFile,
+)
 from launcher.on_host.agent.window import PIECE, SendWindow
 
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable, Iterator
     from typing import Any
+
+    from launcher.on_host.agent.messages import Command, Event
 
 BATCH = 500
 """Files told of in one frame, and looked at before the agent looks after everything else again."""
@@ -26,26 +38,22 @@ BELOW = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 class Files:
     """What the launcher has asked for and not got yet. It is served in order, lists first: they are short."""
 
-    def __init__(self, tell: Callable[..., None]) -> None:
+    def __init__(self, tell: Callable[[Event], None]) -> None:
         self._tell = tell
         self._lists: list[Iterator[None]] = []
         self._sendings: list[Iterator[None]] = []
         self._window = SendWindow()
 
-    def list_below(self, number: int, root: str, names: list[str]) -> None:
-        """Tell of every regular file below `root`/name for each of the names; `.` is all that is below `root`."""
-        self._lists.append(self._listing(number, root, names))
-
-    def send(self, number: int, root: str, path: str, size: int, offset: int, sha256: str) -> None:
-        """Send a file from `offset` on if its bytes before that have this SHA-256, else from its beginning.
-
-        However long it has become, no more than its first `size` bytes are sent: so many the launcher expects.
-        """
-        self._sendings.append(self._sending(number, root, path, size, offset, sha256))
-
-    def arrived(self, count: int) -> None:
-        """The launcher has dealt with `count` more bytes."""
-        self._window.arrived(count, time.monotonic())
+    def obey(self, asked: Command) -> None:
+        """Begin something, or end all of it."""
+        if isinstance(asked, ListFiles):
+            self._lists.append(self._listing(asked))
+        elif isinstance(asked, SendFile):
+            self._sendings.append(self._sending(asked))
+        elif isinstance(asked, FilesArrived):
+            self._window.arrived(asked.count, time.monotonic())
+        else:
+            self.forget()
 
     def forget(self) -> None:
         """Nobody waits for any of it any more."""
@@ -66,70 +74,67 @@ class Files:
         except StopIteration:
             del waiting[0]
 
-    def _listing(self, number: int, root: str, names: list[str]) -> Iterator[None]:
+    def _listing(self, asked: ListFiles) -> Iterator[None]:
         found: dict[str, list[Any]] = {"files": [], "links": [], "unreadable": []}
         characters = 0
-        for count, (kind, what) in enumerate(walk(root, names), 1):
+        for count, (kind, what) in enumerate(walk(asked.root, asked.names), 1):
             if kind in found:
                 found[kind].append(what)
                 characters += len(what if isinstance(what, str) else what[0])
             if count % BATCH == 0 or characters > BATCH_CHARACTERS:
-                self._tell("files_listed", number=number, **found)
+                self._tell(FilesListed(asked.number, **found))
                 found, characters = {kind: [] for kind in found}, 0
                 yield
-        self._tell("files_listed", number=number, **found)
-        self._tell("files_list_ended", number=number, clock_ns=time.time_ns())
+        self._tell(FilesListed(asked.number, **found))
+        self._tell(FilesListEnded(asked.number, time.time_ns()))
 
-    def _sending(self, number: int, root: str, path: str, size: int, offset: int, sha256: str) -> Iterator[None]:
+    def _sending(self, asked: SendFile) -> Iterator[None]:
         try:
-            fd = open_below(root, path, os.O_RDONLY | os.O_NONBLOCK)
+            fd = open_below(asked.root, asked.path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
-            self._tell("files_failed", number=number, reason=error.strerror)
+            self._tell(failure(asked, error.strerror or str(error)))
             return
         try:
-            yield from self._send_open(fd, number, size, offset, sha256)
+            yield from self._send_open(fd, asked)
         except OSError as error:
-            self._tell("files_failed", number=number, reason=error.strerror)
+            self._tell(failure(asked, error.strerror or str(error)))
         finally:
             os.close(fd)
 
-    def _send_open(self, fd: int, number: int, size: int, offset: int, sha256: str) -> Iterator[None]:
+    def _send_open(self, fd: int, asked: SendFile) -> Iterator[None]:
         import hashlib  # only a run that gathers pays for it
 
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
-            self._tell("files_failed", number=number, reason="no regular file any more")
+            self._tell(failure(asked, "no regular file any more"))
             return
-        end = min(size, before.st_size)
+        end, offset = min(asked.size, before.st_size), asked.offset
         at, digest = 0, hashlib.sha256()
         while at < offset and (data := os.pread(fd, min(PIECE, offset - at), at)):
             digest.update(data)
             at += len(data)
             yield
-        if at != offset or (offset and digest.hexdigest() != sha256):
+        if at != offset or (offset and digest.hexdigest() != asked.sha256):
             at, digest = 0, hashlib.sha256()
         while at < end and (data := os.pread(fd, min(self._window.piece, end - at), at)):
             digest.update(data)
-            self._tell("files_piece", data, number=number, offset=at)
+            self._tell(FilePiece(asked.number, at, data))
             self._window.sent(len(data), time.monotonic())
             at += len(data)
             yield
         after = os.fstat(fd)
         unchanged = at == after.st_size and after.st_ctime_ns == before.st_ctime_ns  # nobody can set it back
-        self._tell(
-            "files_sent",
-            number=number,
-            size=at,
-            sha256=digest.hexdigest(),
-            mtime_ns=before.st_mtime_ns,
-            unchanged=unchanged,
-        )
+        self._tell(FileSent(asked.number, at, digest.hexdigest(), before.st_mtime_ns, unchanged))
+
+
+def failure(asked: SendFile, reason: str) -> FilesFailed:
+    return FilesFailed(asked.number, asked.path, "", reason)
 
 
 def walk(root: str, names: list[str]) -> Iterator[tuple[str, Any]]:
-    """All that is below `root`/name: a regular file is ("files", [path below root, size, mtime in ns]).
+    """All that is below `root`/name: a regular file is ("files", (path below root, size, mtime in ns)).
 
-    A symbolic link is followed nowhere: ("links", path). What cannot be read: ("unreadable", [path, reason]). A
+    A symbolic link is followed nowhere: ("links", path). What cannot be read: ("unreadable", (path, reason)). A
     directory is told of before what is in it: ("directories", path).
     """
     waiting = ["" if name == EVERYTHING else name for name in reversed(names)]
@@ -140,7 +145,7 @@ def walk(root: str, names: list[str]) -> Iterator[tuple[str, Any]]:
         except (FileNotFoundError, NotADirectoryError):
             continue  # not there yet, or tidied up since
         except OSError as error:
-            yield "unreadable", [path or EVERYTHING, error.strerror]
+            yield "unreadable", (path or EVERYTHING, error.strerror)
             continue
         try:
             found = os.fstat(fd)
@@ -148,13 +153,13 @@ def walk(root: str, names: list[str]) -> Iterator[tuple[str, Any]]:
                 waiting += below(fd, path)
                 yield "directories", path or EVERYTHING
             elif stat.S_ISREG(found.st_mode) and not os.access(f"/proc/self/fd/{fd}", os.R_OK):
-                yield "unreadable", [path, os.strerror(errno.EACCES)]
+                yield "unreadable", (path, os.strerror(errno.EACCES))
             elif stat.S_ISREG(found.st_mode):
-                yield "files", [path, found.st_size, found.st_mtime_ns]
+                yield "files", (path, found.st_size, found.st_mtime_ns)
             elif stat.S_ISLNK(found.st_mode):
                 yield "links", path
         except OSError as error:
-            yield "unreadable", [path or EVERYTHING, error.strerror]
+            yield "unreadable", (path or EVERYTHING, error.strerror)
         finally:
             os.close(fd)
 

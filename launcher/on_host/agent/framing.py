@@ -27,10 +27,9 @@ class UnreadableError(ValueError):
     """What came is no frame, or no message that was agreed upon; the message says what, and is plain ASCII."""
 
 
-def encode(head: dict[str, Any], body: bytes = b"") -> bytes:
-    """One frame: a JSON object and raw bytes after it."""
-    text = json.dumps(head, separators=(",", ":")).encode()
-    return FRAME.pack(len(text), len(body)) + text + body
+def frame(head: bytes, body: bytes = b"") -> bytes:
+    """One frame: a head, which is a JSON object, and raw bytes after it."""
+    return FRAME.pack(len(head), len(body)) + head + body
 
 
 class Decoder:

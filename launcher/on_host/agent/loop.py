@@ -8,8 +8,52 @@ import signal
 import time
 
 from launcher.on_host.agent.facts import facts, own_addresses
-from launcher.on_host.agent.framing import MOST_FROM_LAUNCHER, MOST_LISTED, Decoder, UnreadableError, encode
+from launcher.on_host.agent.fields import checked, encode
+from launcher.on_host.agent.framing import MOST_FROM_LAUNCHER, MOST_LISTED, Decoder, UnreadableError
 from launcher.on_host.agent.limits import in_words
+from launcher.on_host.agent.messages import (
+    COMMANDS,
+    Acknowledge,
+    Alive,
+    AwaitEvaluator,
+    Beat,
+    BeginDelivery,
+    BringProjectPiece,
+    CompareProject,
+    DeliverPiece,
+    DialPorts,
+    DialResults,
+    DropDelivery,
+    Empty,
+    EvaluatorFinished,
+    Exited,
+    FilesArrived,
+    ForgetFiles,
+    Hello,
+    Listening,
+    ListFiles,
+    Log,
+    LogShipped,
+    NoGate,
+    NotPut,
+    NotReserved,
+    PlaceDelivery,
+    PrepareProject,
+    Progress,
+    Put,
+    Ready,
+    Reserve,
+    Reserved,
+    SendFile,
+    SettleProject,
+    Start,
+    Started,
+    StartFailed,
+    Stop,
+    StopAsked,
+    Stranger,
+    Survivors,
+)
 from launcher.on_host.agent.own_directory import UnsafeError, own_directory, refuse_widened
 from launcher.on_host.agent.ports import close_sockets, hold_ports, listened_at
 from launcher.on_host.agent.processes import (
@@ -28,13 +72,14 @@ from launcher.on_host.agent.workers import StartError, Worker, start_worker
 
 if False:  # names for type checkers only: typing costs start-up time
     import socket
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from launcher.on_host.agent.deliveries import Deliveries
     from launcher.on_host.agent.evaluator import EvaluatorWatch
     from launcher.on_host.agent.files import Files
     from launcher.on_host.agent.gate import Gate, Strangers
+    from launcher.on_host.agent.messages import Command, Event
     from launcher.on_host.agent.receiving import Receiving
 
 BACKLOG = 1 << 20
@@ -56,6 +101,8 @@ ORPHAN_GRACE = 0.3
 
 class Agent:
     """One loop over stdin, stdout, signals and clocks; it owns every worker of this host."""
+
+    known: Mapping[str, type[Command]] = COMMANDS
 
     def __init__(self, guard_gone: int) -> None:
         self.guard_gone: int | None = guard_gone
@@ -99,6 +146,21 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         signal.signal(STOP_REQUEST, self._on_stop_request)
+        self.doers: dict[type[Command], Callable[[Any], None]] = {
+            Hello: self.hello,
+            Beat: self.beat,
+            Put: self.put,
+            Reserve: self.reserve,
+            DialPorts: self.dial,
+            Start: self.start,
+            Stop: self.stop,
+            Acknowledge: self.acknowledge,
+            AwaitEvaluator: self.await_evaluator,
+            **dict.fromkeys((CompareProject, PrepareProject, BringProjectPiece, SettleProject), self.receive_project),
+            **dict.fromkeys((ListFiles, SendFile, FilesArrived, ForgetFiles), self.send_asked_files),
+            **dict.fromkeys((BeginDelivery, DeliverPiece, PlaceDelivery, DropDelivery), self.deliver),
+        }
+        """Who does what the launcher says."""
 
     def _on_signal(self, *_: object) -> None:
         self.told_to_end = True
@@ -107,12 +169,10 @@ class Agent:
         self.asked_to_stop = True
 
     # ---- what goes to the launcher
-    def tell(self, what: str, body: bytes = b"", **fields: Any) -> None:
-        """Queue one frame for the launcher; it is written as the pipe takes it."""
-        self._queue(encode({"event": what, **fields}, body))
-
-    def _queue(self, data: bytes) -> None:
+    def tell(self, event: Event) -> None:
+        """Queue an event for the launcher; it is written as the pipe takes it."""
         if self.connected:
+            data = encode(event)
             self.outgoing.append(memoryview(data))  # what is left of it after a write is no copy
             self.outgoing_bytes += len(data)
 
@@ -146,78 +206,71 @@ class Agent:
         self.lease_until = time.monotonic() + self.lease
         try:
             for head, body in self.decoder.feed(data):
-                getattr(self, "do_" + head.pop("do"))(**head, **({"body": body} if body else {}))
+                command = checked(self.known, head, body)
+                self.doers[type(command)](command)
         except UnreadableError as error:
             self.abandon(f"the launcher sent something unreadable: {error}")
 
-    def do_hello(self, lease: float, variables: list[str]) -> None:
-        """The launcher's first word."""
-        self.lease = lease
-        self.lease_until = time.monotonic() + lease
-        self.tell("ready", **facts(variables))
+    def hello(self, asked: Hello) -> None:
+        self.lease = asked.lease
+        self.lease_until = time.monotonic() + asked.lease
+        self.tell(Ready(**facts(asked.variables)))
 
-    def do_beat(self) -> None:
-        """The launcher lives; reading this has renewed the lease. The answer tells it that this agent does."""
-        self.tell("alive")
+    def beat(self, _: Beat) -> None:
+        """Reading it has renewed the lease."""
+        self.tell(Alive())
 
-    def do_put(self, root: str, files: list[list[object]], body: bytes = b"") -> None:
+    def put(self, asked: Put) -> None:
         """Make the run's directory, and write files there that workers will need.
 
         It is kept open: that tells whoever cleans up that the run is under way.
         """
         try:
-            self.run_directory = own_directory(root, "run_dir", private=True)
-            write_files(self.run_directory, files, body)
-            remove_older(self.run_directory, files)
+            self.run_directory = own_directory(asked.root, "run_dir", private=True)
+            write_files(self.run_directory, asked.files, asked.data)
+            remove_older(self.run_directory, asked.files)
         except OSError as error:
             told = "" if isinstance(error, UnsafeError) else "; make room there, or name another `run_dir` for it"
-            self.tell("put_failed", reason=f"{error.filename or root}: {error.strerror}{told}")
+            self.tell(NotPut(f"{error.filename or asked.root}: {error.strerror}{told}"))
 
-    def do_reserve(self, names: list[str], first: int, last: int, word: str) -> None:
-        """Hold one port a task, and answer there to those who know `word` (if any) until the workers start.
-
-        The ports of an earlier attempt are held still, and serve again.
-        """
+    def reserve(self, asked: Reserve) -> None:
+        """The ports of an earlier attempt are held still, and serve again."""
         self.open_gate()
         try:
-            self.held = self.held or hold_ports(names, first, last)
+            self.held = self.held or hold_ports(asked.names, asked.first, asked.last)
             ports = {name: each.getsockname()[1] for name, each in self.held.items()}
-            if word:
-                self.answering = Answering(list(ports.values()), word)
+            if asked.word:
+                self.answering = Answering(list(ports.values()), asked.word)
         except OSError as error:
-            self.tell("reservation_failed", reason=in_words(error))
+            self.tell(NotReserved(in_words(error)))
             return
-        self.tell("reserved", ports=ports)
+        self.tell(Reserved(ports))
         self.flush()
         self.try_gate()  # while the launcher makes its plan
 
-    def do_dial(self, targets: list[dict[str, Any]], seconds: float, look_up: float) -> None:
-        """Try to reach ports of other hosts."""
-        self.dialling = Dialling(targets, seconds, look_up)
+    def dial(self, asked: DialPorts) -> None:
+        self.dialling = Dialling(asked)
         self.tell_dialled()
 
     def tell_dialled(self) -> None:
         """Report once every target has been reached or not."""
         if self.dialling is not None and self.dialling.done:
-            self.tell("dialled", results=self.dialling.results)
+            self.tell(DialResults(self.dialling.results))
             self.dialling = None
 
-    def do_project(self, step: str, **fields: Any) -> None:
-        """A step of receiving the project; the first brings its list of files."""
-        if step == "compare":
+    def receive_project(self, asked: Command) -> None:
+        """The first step brings the list of its files."""
+        if isinstance(asked, CompareProject):
             from launcher.on_host.agent.receiving import Receiving  # few runs need it, and all would wait for it
 
-            self.receiving = Receiving(self.tell, **fields)
+            self.receiving = Receiving(self.tell, asked)
         elif self.receiving is not None:
-            getattr(self.receiving, step)(**fields)
+            self.receiving.obey(asked)
 
-    def do_start(self, jobs: list[dict[str, Any]], hold: bool, admitted: str) -> None:
-        """Start these workers; the first that cannot be started ends the row. `hold`: their ports stay held.
+    def start(self, asked: Start) -> None:
+        """Start these workers; the first that cannot be started ends the row.
 
-        `admitted`: who may connect to held ports: "all"; the "hosts" of the run, from the addresses that the proof of
-        reach has seen and from this host's own; or "loopback" alone.
-
-        One of a task whose process has ended takes its place: same port, same log.
+        The hosts of the run are known by the addresses that the proof of reach has seen, and this host's own.
         """
         self.poll_interval = BUSY_POLL
         self.watch = Watch(self.tell, time.monotonic())
@@ -225,20 +278,20 @@ class Agent:
         if self.answering is not None:
             self.answering.close()
             seen, self.answering = self.answering.seen, None
-        if not hold:
+        if not asked.hold:
             close_sockets(self.held)
             self.held = {}
-        elif admitted != "all" and not self.gate_decided:
-            self.close_gate({*seen, *own_addresses()} if admitted == "hosts" else ())
+        elif asked.admitted != "all" and not self.gate_decided:
+            self.close_gate({*seen, *own_addresses()} if asked.admitted == "hosts" else ())
         self.gate_decided = True
-        for job in jobs:
+        for wanted in asked.workers:
             try:
                 if self.run_directory is not None:
                     refuse_widened(self.run_directory, "run_dir")
-                worker = start_worker(job)
+                worker = start_worker(wanted)
             except (StartError, OSError) as error:
                 reason = str(error) if isinstance(error, (StartError, UnsafeError)) else in_words(error)
-                self.tell("start_failed", task=job["task"], reason=reason)
+                self.tell(StartFailed(wanted.task, reason))
                 return
             former = self.workers.get(worker.name)
             if former is not None:
@@ -246,7 +299,7 @@ class Agent:
             elif worker.log.file in self.told_logs:
                 worker.log.go_on_at(self.told_logs[worker.log.file])
             self.workers[worker.name] = worker
-            self.tell("started", task=worker.name, pid=worker.pid)
+            self.tell(Started(worker.name, worker.pid))
             self.flush()
 
     def close_gate(self, admitted: Iterable[str]) -> None:
@@ -262,7 +315,7 @@ class Agent:
             except OSError as error:
                 trouble = error.strerror or str(error)
         if trouble:
-            self.tell("gate_failed", reason=trouble)
+            self.tell(NoGate(trouble))
 
     def try_gate(self) -> None:
         """Find out once whether this kernel can have one."""
@@ -282,50 +335,45 @@ class Agent:
             self.gate = None
         self.gate_decided = False
 
-    def do_await_evaluator(self, task: str, directory: str) -> None:
-        """Tell when the evaluator has seen the last checkpoint below its output directory."""
+    def await_evaluator(self, asked: AwaitEvaluator) -> None:
         from launcher.on_host.agent.evaluator import EvaluatorWatch  # few runs have one
 
-        if task in self.workers:
-            self.evaluator = EvaluatorWatch(task, self.workers[task].pid, directory)
+        if asked.task in self.workers:
+            self.evaluator = EvaluatorWatch(asked.task, self.workers[asked.task].pid, asked.directory)
 
     def look_at_evaluator(self) -> None:
         """Tell once that it is done."""
         if self.evaluator is not None and self.evaluator.is_done(time.monotonic()):
-            self.tell("evaluator_done", task=self.evaluator.name)
+            self.tell(EvaluatorFinished(self.evaluator.name))
             self.evaluator = None
 
-    def do_stop(self, number: int, grace: float) -> None:
-        """Signal everything below (0: nothing) and let SIGKILL follow after `grace` seconds, or when it was due."""
+    def stop(self, asked: Stop) -> None:
         self.evaluator = None
-        if number:
-            send_signal(signal_descendants(number), signal.SIGCONT)  # a stopped process takes no other signal
+        if asked.number:
+            send_signal(signal_descendants(asked.number), signal.SIGCONT)  # a stopped process takes no other signal
             self.watch.begin_stop()
-        kill_at = time.monotonic() + grace
+        kill_at = time.monotonic() + asked.grace
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         self.children_changed()
 
-    def do_acknowledge(self, task: str, count: int) -> None:
-        """The console has shown `count` more bytes of a log."""
-        if task in self.workers:
-            self.workers[task].log.acknowledge(count)
+    def acknowledge(self, asked: Acknowledge) -> None:
+        if asked.task in self.workers:
+            self.workers[asked.task].log.acknowledge(asked.count)
             self.poll_interval = BUSY_POLL
 
-    def do_files(self, step: str, **fields: Any) -> None:
-        """Do a step of bringing files to the launcher."""
+    def send_asked_files(self, asked: Command) -> None:
         if self.files is None:
             from launcher.on_host.agent.files import Files
 
             self.files = Files(self.tell)
-        getattr(self.files, step)(**fields)
+        self.files.obey(asked)
 
-    def do_delivery(self, step: str, **fields: Any) -> None:
-        """Do a step of bringing files to this host for the next attempt."""
+    def deliver(self, asked: Command) -> None:
         if self.deliveries is None:
             from launcher.on_host.agent.deliveries import Deliveries
 
             self.deliveries = Deliveries(self.tell)
-        getattr(self.deliveries, step)(**fields)
+        self.deliveries.obey(asked)
 
     def abandon(self, reason: str) -> None:
         """Nobody will say what to do any more: stop everything, and end. The reason stands on stderr."""
@@ -339,7 +387,7 @@ class Agent:
                 self.files.forget()
             if self.deliveries is not None:
                 self.deliveries.close()
-            self.do_stop(signal.SIGTERM, ORPHAN_GRACE)
+            self.stop(Stop(signal.SIGTERM, ORPHAN_GRACE))
 
     # ---- what happens on this host
     def children_changed(self) -> None:
@@ -357,20 +405,14 @@ class Agent:
                 worker.exited = True
                 number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
                 killed_for_memory = number == signal.SIGKILL and out_of_memory_kills() > worker.kills_before
-                self.tell(
-                    "exited",
-                    worker.log.tail(),
-                    task=worker.name,
-                    code=None if number else os.WEXITSTATUS(status),
-                    signal=number,
-                    out_of_memory=killed_for_memory,
-                    log_disk_full=worker.log.disk_is_full(),
-                )
+                code = None if number else os.WEXITSTATUS(status)
+                full = worker.log.disk_is_full()
+                self.tell(Exited(worker.name, code, number, killed_for_memory, full, worker.log.tail()))
                 self.poll_interval = BUSY_POLL
 
     def _emptied(self) -> None:
         self.kill_at = self.give_up_at = None
-        self.tell("empty")
+        self.tell(Empty())
         self.poll_interval = BUSY_POLL
         self.over = self.over or not self.connected
 
@@ -380,12 +422,12 @@ class Agent:
         for worker in list(self.workers.values()):
             record = worker.reports.newest()
             if record:
-                self.tell("progress", record, task=worker.name)
+                self.tell(Progress(worker.name, record))
             while self.outgoing_bytes < BACKLOG:
                 offset, data = worker.log.next_chunk()
                 if not data:
                     break
-                self.tell("log", data, task=worker.name, offset=offset)
+                self.tell(Log(worker.name, offset, data))
                 self.poll_interval = BUSY_POLL
         if self.kill_at is None:
             self._close_drained_logs()
@@ -400,7 +442,7 @@ class Agent:
         for port in listened_at(list(silent), self.gate.inodes if self.gate else frozenset()):
             silent[port].listens = True
             if silent[port].runs_tensorflow():
-                self.tell("listening", task=silent[port].name)
+                self.tell(Listening(silent[port].name))
 
     def send_files(self) -> None:
         """Send files as long as little else waits to be sent, and not for long."""
@@ -416,7 +458,7 @@ class Agent:
         """Once nothing can write any more, a log that has been shipped whole is done with."""
         for name, worker in list(self.workers.items()):
             if worker.exited and not has_children() and worker.log.drained:
-                self.tell("log_ended", task=name)
+                self.tell(LogShipped(name))
                 self.told_logs[worker.log.file] = worker.log.told
                 worker.log.close()
                 del self.workers[name]
@@ -428,7 +470,7 @@ class Agent:
             self.abandon("the agent was told to end by a signal")
         if self.asked_to_stop:
             self.asked_to_stop = False
-            self.tell("stop_requested")
+            self.tell(StopAsked())
         if now > self.lease_until:
             self.abandon(f"no sign of life from the launcher for {self.lease:g} s (timeouts.lease)")
         if self.kill_at is not None and now >= self.kill_at:
@@ -436,7 +478,7 @@ class Agent:
             self.give_up_at = self.give_up_at or now + UNKILLABLE
             left = signal_descendants(signal.SIGKILL)
             if now > self.give_up_at:
-                self.tell("survivors", pids=left[:MOST_LISTED])
+                self.tell(Survivors(left[:MOST_LISTED]))
                 self._emptied()
         if self.dialling is not None and now >= self.dialling.until:
             self.dialling.give_up()
@@ -490,7 +532,7 @@ class Agent:
             self.answering.proceed(fd)
         elif self.gate is not None and fd in self.gate.listeners:
             for task, address, number in self.gate.turn_away(fd):
-                self.tell("stranger", task=task, address=address, number=number)
+                self.tell(Stranger(task, address, number))
 
     def run(self) -> None:
         """Serve until the launcher is gone and nothing is left."""

@@ -20,8 +20,7 @@ from launcher.on_host.agent.resolving import Resolving, numeric, unresolved
 from launcher.on_host.agent.sockets import socket_for_all_addresses
 
 if False:  # names for type checkers only: typing costs start-up time
-    from typing import Any
-
+    from launcher.on_host.agent.messages import DialPorts, Target
     from launcher.on_host.agent.resolving import Place
 
 AT_ONCE = 256
@@ -173,16 +172,13 @@ class Dialling:
     moment more: TensorFlow may take any of them, and whoever answers has to have seen where we come from on each way.
     """
 
-    def __init__(self, targets: list[dict[str, Any]], seconds: float, look_up: float) -> None:
-        """Begin; each target has an `id`, an `address`, a `port`, and the `word` that is known there.
-
-        Names are looked up for `look_up` seconds at most, and then dialled for as long as addresses are.
-        """
-        self.until = time.monotonic() + seconds
-        self._seconds, self._look_up = seconds, look_up
-        self._asked = {target["id"]: target for target in targets}
-        self._waiting: list[tuple[Place, dict[str, Any]]] = []
-        self._open: dict[int, tuple[socket.socket, Place, dict[str, Any]]] = {}
+    def __init__(self, asked: DialPorts) -> None:
+        """Begin. Names that were looked up are then dialled for as long as addresses are."""
+        self.until = time.monotonic() + asked.seconds
+        self._seconds, self._look_up = asked.seconds, asked.look_up
+        self._asked = {target.id: target for target in asked.targets}
+        self._waiting: list[tuple[Place, Target]] = []
+        self._open: dict[int, tuple[socket.socket, Place, Target]] = {}
         self._challenges: dict[int, bytes] = {}
         self._tried: dict[str, dict[str, str]] = {}
         """Of each target the addresses that have a result: empty, or why they were not reached."""
@@ -193,14 +189,14 @@ class Dialling:
         self.results: dict[str, str] = {}
         self.reached: dict[str, str] = {}
         """Which address answered, of each target's address."""
-        self._begin(targets)
+        self._begin(asked.targets)
 
-    def _begin(self, targets: list[dict[str, Any]]) -> None:
+    def _begin(self, targets: list[Target]) -> None:
         names = []
         for target in reversed(targets):
-            place = numeric(target["address"], target["port"])
+            place = numeric(target.address, target.port)
             if place is None:
-                names.append(target["address"])
+                names.append(target.address)
             else:
                 self._add(target, [place])
         self._dial_more()
@@ -217,21 +213,21 @@ class Dialling:
         """Every target has a result."""
         return len(self.results) == len(self._asked)
 
-    def _add(self, target: dict[str, Any], places: list[Place]) -> None:
-        self._known[target["id"]] = len({place[1][0] for place in places})
+    def _add(self, target: Target, places: list[Place]) -> None:
+        self._known[target.id] = len({place[1][0] for place in places})
         self._waiting += [(place, target) for place in reversed(places)]
 
     def _dial_more(self) -> None:
         while self._waiting and len(self._open) < AT_ONCE:
             place, target = self._waiting.pop()
-            if target["id"] in self.results:
+            if target.id in self.results:
                 continue
             try:
                 self._dial(place, target)
             except OSError as error:
                 self._take(place, target, explained(error))
 
-    def _dial(self, place: Place, target: dict[str, Any]) -> None:
+    def _dial(self, place: Place, target: Target) -> None:
         each = socket.socket(place[0], socket.SOCK_STREAM)
         each.setblocking(False)
         code = each.connect_ex(place[1])
@@ -260,11 +256,11 @@ class Dialling:
             self.events[fd] = select.POLLIN  # connected; now the challenge
             return
         elif fd not in self._challenges:
-            why = self._meet_challenge(fd, each, target["word"].encode())
+            why = self._meet_challenge(fd, each, target.word.encode())
             if not why:
                 return
         else:
-            why = heard(each, target["word"].encode(), self._challenges[fd])
+            why = heard(each, target.word.encode(), self._challenges[fd])
         self._close(fd)
         self._take(place, target, why)
 
@@ -287,15 +283,15 @@ class Dialling:
             self._unresolved("the look-up ended without an answer")
             return
         for name, addresses, why in answers:
-            for target in [each for each in self._unanswered() if each["address"] == name]:
-                places = [place for each in addresses if (place := numeric(each, target["port"]))]
+            for target in [each for each in self._unanswered() if each.address == name]:
+                places = [place for each in addresses if (place := numeric(each, target.port))]
                 if places:
                     self._add(target, places)
                 else:
                     self._finish(target, unresolved(name, why))
         self.until = max(self.until if self._unanswered() else 0.0, time.monotonic() + self._seconds)
 
-    def _unanswered(self) -> list[dict[str, Any]]:
+    def _unanswered(self) -> list[Target]:
         """Targets whose addresses are not known yet."""
         return [each for key, each in self._asked.items() if key not in self._known and key not in self.results]
 
@@ -303,15 +299,15 @@ class Dialling:
         """No further addresses come."""
         self._stop_resolving()
         for target in self._unanswered():
-            self._finish(target, unresolved(target["address"], why))
+            self._finish(target, unresolved(target.address, why))
 
-    def _take(self, place: Place, target: dict[str, Any], why: str) -> None:
+    def _take(self, place: Place, target: Target, why: str) -> None:
         """One of a target's addresses has been reached, or not."""
-        key, address = target["id"], str(place[1][0])
+        key, address = target.id, str(place[1][0])
         tried = self._tried.setdefault(key, {})
         tried[address] = why
         if not why:
-            self.reached.setdefault(target["address"], address)
+            self.reached.setdefault(target.address, address)
         if len(tried) == self._known[key]:
             self._finish(target, result(tried))
 
@@ -321,8 +317,8 @@ class Dialling:
         if left and all("" in self._tried.get(key, {}).values() for key in left):
             self.until = min(self.until, time.monotonic() + A_MOMENT)
 
-    def _finish(self, target: dict[str, Any], result: str) -> None:
-        self.results[target["id"]] = result
+    def _finish(self, target: Target, result: str) -> None:
+        self.results[target.id] = result
         for fd in [fd for fd, (_, _, other) in self._open.items() if other is target]:
             self._close(fd)
         if self.done:
@@ -349,7 +345,7 @@ class Dialling:
                 self._take(place, target, late)
         self._waiting, left = [], self._waiting
         for place, target in left:
-            if target["id"] not in self.results:
+            if target.id not in self.results:
                 self._take(place, target, f"not tried within {self._seconds:g} s")
         self._unresolved(f"no answer in {self._look_up:g} s")
 

@@ -8,13 +8,21 @@ done in slices, so that the agent stays awake. A file is there whole or not at a
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import time
 
 from launcher.on_host.agent.comparing import DOUBTFUL, WANTED, Comparison, InTheWayError, hashing
-from launcher.on_host.agent.framing import MOST_BODY
+from launcher.on_host.agent.messages import (
+    BringProjectPiece,
+    PrepareProject,
+    ProjectCompared,
+    ProjectFailed,
+    ProjectPieceBrought,
+    ProjectPrepared,
+    ProjectSettled,
+    ProjectWaits,
+)
 from launcher.on_host.agent.own_directory import UnsafeError, own_directory
 from launcher.on_host.agent.placing import STAGING, Placing
 from launcher.on_host.agent.received import (
@@ -32,6 +40,8 @@ if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from launcher.on_host.agent.messages import Command, CompareProject, Event
+
 SLICE = 0.02
 """Seconds of work after which the agent looks after its other duties."""
 TURN_LOOK = 0.1
@@ -41,22 +51,18 @@ TURN_LOOK = 0.1
 class Receiving:
     """One transfer."""
 
-    def __init__(self, tell: Callable[..., None], top: str, body: bytes) -> None:
-        """Begin to compare.
-
-        Args:
-            tell: sends the launcher an event: its name, raw bytes, fields.
-            top: the directory; `~` is this user's home.
-            body: as JSON, path, size, time of modification (ns) and mode of each file; path and target of each link.
-        """
+    def __init__(self, tell: Callable[[Event], None], asked: CompareProject) -> None:
+        """Begin to compare. `tell`: sends the launcher an event."""
         self.due = 0.0
         """When `proceed` wants to be called, on the monotonic clock."""
-        self._name = top
-        self._shown = os.path.abspath(os.path.expanduser(top))
+        self._name = asked.top
+        self._shown = os.path.abspath(os.path.expanduser(asked.top))
         self._directory: int | None = None
         self._top = os.fsencode(self._shown)
         """From the beginning of the work on, through the directory's descriptor: nothing can be put in its place."""
-        self._files: list[list[Any]] = json.loads(body)
+        self._files: list[tuple[Any, ...]] = [
+            (path, *stamp) if target is None else (path, target) for path, *stamp, target in asked.files
+        ]
         self._tell = tell
         self._work: Iterator[float] | None = self._compare()
         self._at = "."
@@ -68,6 +74,15 @@ class Receiving:
         """Files that are here as they should be, but for their permissions."""
         self._inodes: dict[int, int] = {}
         """Files that are to come -> the inode that was there before."""
+
+    def obey(self, asked: Command) -> None:
+        """Do the next step."""
+        if isinstance(asked, PrepareProject):
+            self._work = self._prepare(asked)
+        elif isinstance(asked, BringProjectPiece):
+            self._add(asked)
+        else:
+            self._work = self._settle()
 
     @property
     def busy(self) -> bool:
@@ -91,9 +106,7 @@ class Receiving:
         self.close()
         told = isinstance(error, UnsafeError)  # with its own place and remedy
         code = "" if told else errno.errorcode.get(error.errno or 0, "EIO")
-        self._tell(
-            "project_failed", path=error.filename if told else self._at, code=code, reason=error.strerror or str(error)
-        )
+        self._tell(ProjectFailed(error.filename if told else self._at, code, error.strerror or str(error)))
 
     def close(self) -> None:
         """Let go of everything; what has not come in whole disappears."""
@@ -115,15 +128,15 @@ class Receiving:
         self._placing = Placing(self._top, self._received)
         self._placing.sweep()
         wanted: list[int] = []
-        doubtful: list[list[object]] = []
-        in_the_way: list[list[str]] = []
+        doubtful: list[tuple[int, str, str]] = []
+        in_the_way: list[tuple[str, str]] = []
         comparison = Comparison(self._top, self._files, self._received)
         for number, file in enumerate(self._files):
             self._at = file[0]
             try:
                 verdict = comparison.verdict(file)
             except InTheWayError as error:
-                in_the_way.append([self._at, str(error)])
+                in_the_way.append((self._at, str(error)))
                 continue
             if verdict == WANTED:
                 wanted.append(number)
@@ -131,35 +144,17 @@ class Receiving:
                 digests: list[str] = []
                 yield from hashing(place(self._top, self._at), digests)
                 found = os.lstat(place(self._top, self._at))
-                doubtful.append([number, digests[0], comparison.objection(self._at, found)])
+                doubtful.append((number, digests[0], comparison.objection(self._at, found)))
             elif len(file) > 2 and os.lstat(place(self._top, self._at)).st_mode & 0o777 != file[3]:
                 self._modes.append(number)
             yield 0.0
-        answer = {"wanted": wanted, "doubtful": doubtful, "in_the_way": in_the_way}
-        self._tell_compared(answer, over=not any((wanted, doubtful, in_the_way, self._modes, self._gone())))
-
-    def _tell_compared(self, answer: dict[str, Any], over: bool) -> None:
+        over = not any((wanted, doubtful, in_the_way, self._modes, self._gone()))
         space = os.statvfs(self._top)
-        freed = sum(self._old_size(self._files[number][0]) for number in answer["wanted"])
+        free, freed = space.f_bavail * space.f_frsize, sum(self._old_size(self._files[number][0]) for number in wanted)
         if over:
             self.close()
-        self._tell_list(
-            "project_compared",
-            answer,
-            top=self._shown,
-            over=over,
-            free=space.f_bavail * space.f_frsize,
-            freed=freed,
-            rsync=has_program("rsync"),
-        )
-
-    def _tell_list(self, what: str, found: dict[str, Any], **fields: Any) -> None:
-        """Tell what may be long; what does not fit into one frame goes before it."""
-        text = json.dumps(found).encode()
-        last = max(0, len(text) - 1) // MOST_BODY * MOST_BODY
-        for at in range(0, last, MOST_BODY):
-            self._tell("project_part", text[at : at + MOST_BODY])
-        self._tell(what, text[last:], **fields)
+        rsync = has_program("rsync")
+        self._tell(ProjectCompared(self._shown, over, free, freed, rsync, wanted, doubtful, in_the_way))
 
     def _old_size(self, path: str) -> int:
         found = look_at(self._top, path)
@@ -172,22 +167,15 @@ class Receiving:
         told = False
         while not self._record.take():
             if not told:
-                self._tell("project_waits", path=self._shown)
+                self._tell(ProjectWaits(self._shown))
                 told = True
             yield TURN_LOOK
 
     # ---- prepare
-    def prepare(self, wanted: list[int], same: list[int], staging: bool) -> None:
-        """Make ready for the files of `wanted`; those of `same` turned out to have the right contents.
-
-        `staging`: rsync will bring them.
-        """
-        self._work = self._prepare(wanted, same, staging)
-
-    def _prepare(self, wanted: list[int], same: list[int], staging: bool) -> Iterator[float]:
+    def _prepare(self, asked: PrepareProject) -> Iterator[float]:
         ways = {way for file in self._files for way in parents(file[0])}
         gone = self._gone()
-        self._announce(wanted, ways)
+        self._announce(asked.wanted, ways)
         for path in sorted(gone):
             self._do(self._placing.delete, path)
             yield 0.0
@@ -195,19 +183,19 @@ class Receiving:
             self._do(self._placing.delete_directory, path)
         for path in sorted(ways):
             self._do(self._placing.make_directory, path)
-        for number in same:
+        for number in asked.same:
             self._do(self._placing.adopt, *self._files[number])
             yield 0.0
         for number in self._modes:
             path, _, _, mode = self._files[number]
             self._do(self._placing.set_mode, path, mode)
-        for number in wanted:
+        for number in asked.wanted:
             if len(self._files[number]) == 2:
                 self._do(self._placing.link, *self._files[number])
                 yield 0.0
-        if staging:
+        if asked.staging:
             self._do(self._placing.make_staging)
-        self._tell_list("project_prepared", {"kept": self._placing.kept}, deleted=self._placing.deleted)
+        self._tell(ProjectPrepared(self._placing.deleted, self._placing.kept))
 
     def _do(self, change: Callable[..., None], *arguments: Any) -> None:
         self._at = arguments[0] if arguments else STAGING
@@ -227,27 +215,22 @@ class Receiving:
         self._record.write(self._received)
 
     # ---- take
-    def take(self, number: int, at: int, size: int, mtime_ns: int, mode: int, body: bytes = b"") -> None:
-        """The bytes of a file from `at` on; the last ones put it in its place."""
+    def _add(self, asked: BringProjectPiece) -> None:
         if not self._record.is_held:
             return  # it has failed; what was on its way still arrives
-        self._at = path = self._files[number][0]
+        self._at = path = self._files[asked.number][0]
         try:
-            if at == 0:
+            if asked.at == 0:
                 self._placing.begin(path)
-            self._placing.write(body)
-            if at + len(body) == size:
-                self._placing.finish(path, size, mtime_ns, mode)
+            self._placing.write(asked.data)
+            if asked.at + len(asked.data) == asked.size:
+                self._placing.finish(path, asked.size, asked.mtime_ns, asked.mode)
         except OSError as error:
             self._fail(error)
             return
-        self._tell("project_taken")
+        self._tell(ProjectPieceBrought())
 
     # ---- settle
-    def settle(self) -> None:
-        """See what has come; the transfer ends if all has."""
-        self._work = self._settle()
-
     def _settle(self) -> Iterator[float]:
         missing = []
         for number, inode in self._inodes.items():
@@ -261,7 +244,7 @@ class Receiving:
         self._record.write(self._received)
         if not missing:
             self.close()
-        self._tell_list("project_settled", {"missing": missing})
+        self._tell(ProjectSettled(missing))
 
     def _was_brought(self, path: str, size: int, mtime_ns: int, before: int) -> bool:
         """Whether rsync has put a file in its place."""

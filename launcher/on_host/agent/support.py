@@ -8,7 +8,7 @@ import os
 from launcher.on_host.agent.below import directory_below, remove_below, write_below
 
 
-def write_files(directory: int, files: list[list[object]], body: bytes) -> None:
+def write_files(directory: int, files: list[tuple[str, int]], body: bytes) -> None:
     """Write `files` ([path below `directory`, size] each) from `body`, which holds one after the other.
 
     Raises:
@@ -18,8 +18,6 @@ def write_files(directory: int, files: list[list[object]], body: bytes) -> None:
     at = 0
     try:
         for path, size in files:
-            assert isinstance(path, str)
-            assert isinstance(size, int)
             above, _, name = path.rpartition("/")
             write_below(_opened(open_ones, above), name, body[at : at + size])
             at += size
@@ -36,9 +34,9 @@ def _opened(open_ones: dict[str, int], path: str) -> int:
     return open_ones[path]
 
 
-def remove_older(directory: int, files: list[list[object]]) -> None:
+def remove_older(directory: int, files: list[tuple[str, int]]) -> None:
     """Remove what earlier launches of the run have brought along."""
-    current = {str(path).partition("/")[0] for path, _ in files}
+    current = {path.partition("/")[0] for path, _ in files}
     kinds = {name.partition("-")[0] for name in current}
     for name in os.listdir(directory):
         if name not in current and name.partition("-")[0] in kinds:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from launcher.on_host.agent.framing import MOST_LISTED
+from launcher.on_host.agent.messages import Resting, SharedPort, WaitsElsewhere
 from launcher.on_host.agent.processes import descendants, processes
 from launcher.on_host.agent.rest import AT_REST, PATIENCE, Rest, has_tensorflow, tensorflow_process, waits_for_lock
 from launcher.on_host.agent.sockets import ESTABLISHED, LISTEN, SYN_SENT, inodes_of, shared_ports, tcp_sockets
 
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable, Iterable
+    from typing import Any
 
     from launcher.on_host.agent.workers import Worker
 
@@ -60,7 +62,7 @@ class Watch:
             rests = self._seconds_of_rest(worker, pids, now) >= AT_REST and waits_in_tensorflow(pids)
             if rests != (worker.name in self.resting):
                 self.resting ^= {worker.name}
-                self.tell("resting", task=worker.name, resting=rests)
+                self.tell(Resting(worker.name, rests))
 
     def _seconds_of_rest(self, worker: Worker, pids: list[int], now: float) -> float:
         return self.rests.setdefault(worker.name, Rest()).look(pids, worker.told_bytes(), now)
@@ -73,7 +75,7 @@ class Watch:
                 continue
             if self._seconds_of_rest(worker, pids, now) >= self.patience and waits_in_tensorflow(pids):
                 self.told.add(worker.name)
-                self.tell("waits_elsewhere", task=worker.name, own=worker.port, **connections(pids))
+                self.tell(WaitsElsewhere(worker.name, worker.port, **connections(pids)))
 
     def _look_for_shared_ports(self, trees: dict[Worker, list[int]]) -> None:
         owners = {pid: worker for worker, pids in trees.items() for pid in pids}
@@ -84,7 +86,7 @@ class Watch:
             # At another port, the processes of one task may well share on purpose, as servers do that fork.
             if len(sharing) > 1 and (port in own_ports or len(tasks) > 1):
                 self.told.add(port)
-                self.tell("port_shared", port=port, processes=[[owners[pid].name, pid] for pid in sharing])
+                self.tell(SharedPort(port, [(owners[pid].name, pid) for pid in sharing]))
 
 
 def waits_in_tensorflow(pids: list[int]) -> bool:
@@ -93,7 +95,7 @@ def waits_in_tensorflow(pids: list[int]) -> bool:
     return program is not None and waits_for_lock(program)
 
 
-def connections(pids: list[int]) -> dict[str, list[int] | list[str]]:
+def connections(pids: list[int]) -> dict[str, Any]:
     """At which ports processes listen, whom they are connected to, and whom they try to reach; not each other."""
     inodes = {inode for pid in pids for inode in inodes_of(pid)}
     own = [each for each in tcp_sockets(pids[0]) if each.inode in inodes]

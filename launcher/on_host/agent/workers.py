@@ -22,7 +22,17 @@ from launcher.on_host.agent.reports import Reports
 from launcher.on_host.agent.rest import tensorflow_process
 
 if False:  # names for type checkers only: typing costs start-up time
-    from typing import Any, NoReturn
+    from typing import NoReturn, Protocol
+
+    from launcher.on_host.agent.messages import WorkerStart
+
+    class Program(Protocol):
+        @property
+        def argv(self) -> list[str]: ...
+        @property
+        def env(self) -> dict[str, str]: ...
+        @property
+        def cwd(self) -> str: ...
 
 
 class StartError(Exception):
@@ -67,24 +77,24 @@ class Worker:
         return self.log.size + self.reports.count
 
 
-def start_worker(job: dict[str, Any]) -> Worker:
+def start_worker(wanted: WorkerStart) -> Worker:
     """Create a worker's process in a session of its own, its stdout and stderr going straight to its log file.
 
     Raises:
         StartError: no such program, no such working directory, no room for the log...
     """
-    log, shown = opened_files(job["log"], job["env"]["LAUNCH_OUTPUT_DIR"])
+    log, shown = opened_files(wanted.log, wanted.env["LAUNCH_OUTPUT_DIR"])
     logged = os.fstat(log).st_size
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        pid = created(job, (null, log, log))
+        pid = created(wanted, (null, log, log))
     except StartError:
         os.close(shown)
         raise
     finally:
         os.close(null)
         os.close(log)
-    return Worker(job["task"], pid, job["port"], shown, job["progress"], logged)
+    return Worker(wanted.task, pid, wanted.port, shown, wanted.progress, logged)
 
 
 def opened_files(log: str, output: str) -> tuple[int, int]:
@@ -123,7 +133,7 @@ def make_output(run: int, name: str) -> None:
         os.close(os.open(name, os.O_PATH | os.O_DIRECTORY, dir_fd=run))
 
 
-def created(job: dict[str, Any], streams: tuple[int, int, int]) -> int:
+def created(wanted: Program, streams: tuple[int, int, int]) -> int:
     """Create a process in a session of its own, with these as stdin, stdout and stderr; return its pid.
 
     Raises:
@@ -141,7 +151,7 @@ def created(job: dict[str, Any], streams: tuple[int, int, int]) -> int:
         os.close(error_write)
         raise StartError(f"cannot start a process: {in_words(error)}") from error
     if pid == 0:
-        become(job, agent, streams, error_write)
+        become(wanted, agent, streams, error_write)
     os.close(error_write)
     with os.fdopen(error_read, "rb") as reason:  # closed by a successful exec
         said = reason.read()
@@ -151,7 +161,7 @@ def created(job: dict[str, Any], streams: tuple[int, int, int]) -> int:
     return pid
 
 
-def become(job: dict[str, Any], agent: int, streams: tuple[int, int, int], error_write: int) -> NoReturn:
+def become(wanted: Program, agent: int, streams: tuple[int, int, int], error_write: int) -> NoReturn:
     """In the child: become the program, or tell the agent why not."""
     doing = "start"
     try:
@@ -166,14 +176,14 @@ def become(job: dict[str, Any], agent: int, streams: tuple[int, int, int], error
         for target, source in enumerate(streams):
             os.dup2(source, target)
         restore_open_files()
-        environment = {**os.environ, **job["env"], "LAUNCH_PID": str(os.getpid())}
-        doing = f"enter the working directory {job['cwd']}"
-        os.chdir(os.path.expanduser(job["cwd"]))
+        environment = {**os.environ, **wanted.env, "LAUNCH_PID": str(os.getpid())}
+        doing = f"enter the working directory {wanted.cwd}"
+        os.chdir(os.path.expanduser(wanted.cwd))
         environment["PWD"] = os.getcwd()
-        program = os.path.expanduser(job["argv"][0])
+        program = os.path.expanduser(wanted.argv[0])
         doing = f"run {program}"
         # a Python finds its virtual environment by what it is called
-        os.execvpe(program, [program, *job["argv"][1:]], environment)
+        os.execvpe(program, [program, *wanted.argv[1:]], environment)
     except BaseException as error:
         reason = why_not(error, doing) if isinstance(error, OSError) else repr(error)
         os.write(error_write, f"cannot {doing}: {reason}".encode("utf-8", "surrogateescape"))

@@ -8,12 +8,25 @@ import time
 from launcher.on_host.agent.loop import Agent
 from launcher.on_host.agent.reach import explained
 from launcher.on_host.agent.workers import StartError
+from launcher.on_host.examiner.messages import (
+    COMMANDS,
+    AskProgram,
+    CountBytes,
+    CountingBytes,
+    GateTried,
+    MeasureSpeed,
+    ProgramNotRun,
+    TellProgram,
+    TryGate,
+)
 from launcher.on_host.examiner.questions import Question
-from launcher.on_host.examiner.throughput import Counting, Measuring
+from launcher.on_host.examiner.throughput import Counting, Measuring, not_measured
 
 
 class Examiner(Agent):
     """One question and one measurement at a time."""
+
+    known = COMMANDS
 
     def __init__(self, guard_gone: int) -> None:
         super().__init__(guard_gone)
@@ -22,43 +35,46 @@ class Examiner(Agent):
         self.measuring: Measuring | None = None
         self.reached: dict[str, str] = {}
         """Which address answered, of each one that was dialled: it may have been a name."""
+        self.doers |= {
+            AskProgram: self.ask,
+            TellProgram: self.say,
+            TryGate: self.answer_whether_gate,
+            CountBytes: self.count,
+            MeasureSpeed: self.measure,
+        }
 
-    def do_ask(self, argv: list[str], env: dict[str, str], cwd: str, seconds: float, body: bytes = b"") -> None:
-        """Run a program, `body` on its stdin, for so long at most; answer what it says as it comes, then its end."""
+    def ask(self, asked: AskProgram) -> None:
         try:
-            self.question = Question({"argv": argv, "env": env, "cwd": cwd}, seconds, self.tell)
+            self.question = Question(asked, self.tell)
         except StartError as error:
-            self.tell("not_asked", reason=str(error))
+            self.tell(ProgramNotRun(str(error)))
             return
-        self.do_say(body=body)
+        self.question.say(asked.said, last=False)
 
-    def do_say(self, last: bool = False, body: bytes = b"") -> None:
-        """More for the program's stdin."""
+    def say(self, asked: TellProgram) -> None:
         if self.question is not None:
-            self.question.say(body, last)
+            self.question.say(asked.said, asked.last)
 
-    def do_try_gate(self) -> None:
-        """Answer whether strangers could be kept off the workers of a run."""
+    def answer_whether_gate(self, _: TryGate) -> None:
         self.try_gate()
-        self.tell("gate_tried", reason=self.gate_trouble)
+        self.tell(GateTried(self.gate_trouble or ""))
 
-    def do_count(self) -> None:
-        """From now on the held ports are there to be sent to."""
+    def count(self, _: CountBytes) -> None:
         if self.answering is not None:
             self.answering.close()
             self.answering = None
         try:
             self.counting = Counting([each.getsockname()[1] for each in self.held.values()])
-            self.tell("counting", reason="")
+            self.tell(CountingBytes(""))
         except OSError as error:
-            self.tell("counting", reason=explained(error))
+            self.tell(CountingBytes(explained(error)))
 
-    def do_measure(self, address: str, port: int, size: int, seconds: float) -> None:
-        """Find out how fast bytes get to an address where somebody counts them."""
+    def measure(self, asked: MeasureSpeed) -> None:
         try:
-            self.measuring = Measuring(self.reached.get(address, address), port, size, seconds)
+            address = self.reached.get(asked.address, asked.address)
+            self.measuring = Measuring(address, asked.port, asked.size, asked.seconds)
         except OSError as error:
-            self.tell("measured", reason=explained(error))
+            self.tell(not_measured(explained(error)))
 
     def tell_dialled(self) -> None:
         """Also keep where names were found."""
@@ -69,7 +85,7 @@ class Examiner(Agent):
     def tell_measured(self) -> None:
         """Report once the measurement is over."""
         if self.measuring is not None and self.measuring.result is not None:
-            self.tell("measured", **self.measuring.result)
+            self.tell(self.measuring.result)
             self.measuring = None
 
     # ---- beside all that an agent does

@@ -9,10 +9,13 @@ import time
 
 from launcher.on_host.agent.processes import signal_tree
 from launcher.on_host.agent.workers import created
+from launcher.on_host.examiner.messages import ProgramEnded, ProgramSaid
 
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
-    from typing import Any
+
+    from launcher.on_host.agent.messages import Event
+    from launcher.on_host.examiner.messages import AskProgram
 
 PIECE = 1 << 16
 MOST = 1 << 20
@@ -29,7 +32,7 @@ LADDER = ((signal.SIGTERM, GRACE), (signal.SIGKILL, STUCK))
 class Question:
     """One program, from its start until it has ended or its time is over."""
 
-    def __init__(self, job: dict[str, Any], seconds: float, tell: Callable[..., None]) -> None:
+    def __init__(self, asked: AskProgram, tell: Callable[[Event], None]) -> None:
         """Start it.
 
         Raises:
@@ -42,7 +45,7 @@ class Question:
         self._stdout, stdout = os.pipe()
         self._stderr, stderr = os.pipe()
         try:
-            self.pid = created(job, (stdin, stdout, stderr))
+            self.pid = created(asked, (stdin, stdout, stderr))
         except BaseException:
             self._close(self._stdin, self._stdout, self._stderr)
             raise
@@ -56,7 +59,7 @@ class Question:
         for fd in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(fd, False)
         self._rungs = list(LADDER)
-        self.due = time.monotonic() + seconds
+        self.due = time.monotonic() + asked.seconds
         """When something has to be done about its time."""
 
     @property
@@ -98,7 +101,7 @@ class Question:
             return False
         self._room[fd] -= len(data)
         if data and fd == self._stdout:
-            self._tell("said", data)
+            self._tell(ProgramSaid(data))
         elif data:
             self._complaint = (self._complaint + data)[-LAST_WORDS:]
         if not data or not self._room[fd]:
@@ -113,22 +116,22 @@ class Question:
             while self._read(fd):
                 continue
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        self._finish(code=None if number else os.WEXITSTATUS(status), signal=number)
+        self._finish(None if number else os.WEXITSTATUS(status), number)
 
     def keep_time(self, now: float) -> bool:
         """Stop it if its time is over; whether it has to be given up."""
         if now < self.due:
             return False
         if not self._rungs:
-            self._finish(code=None, signal=None)
+            self._finish(None, None)
             return True
         number, patience = self._rungs.pop(0)
         signal_tree(self.pid, number)
         self.due = now + patience
         return False
 
-    def _finish(self, **how: int | None) -> None:
-        self._tell("answered", self._complaint, in_time=len(self._rungs) == len(LADDER), **how)
+    def _finish(self, code: int | None, number: int | None) -> None:
+        self._tell(ProgramEnded(len(self._rungs) == len(LADDER), code, number, self._complaint))
         self._close(*self._room, *([self._stdin] if self._talking else []))
         self._room, self._talking = {}, False
 

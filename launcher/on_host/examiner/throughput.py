@@ -16,9 +16,7 @@ import time
 
 from launcher.on_host.agent.reach import NO_WAIT, explained, listener
 from launcher.on_host.agent.resolving import numeric
-
-if False:  # names for type checkers only: typing costs start-up time
-    from typing import Any
+from launcher.on_host.examiner.messages import SpeedMeasured
 
 PIECE = 1 << 20
 """Bytes sent or taken at a time."""
@@ -106,7 +104,7 @@ class Measuring:
         self._arrived: list[tuple[float, int]] = []
         """When how many bytes had arrived in all; empty: not connected yet."""
         self._size = size
-        self.result: dict[str, Any] | None = None
+        self.result: SpeedMeasured | None = None
         self.until = time.monotonic() + CONNECTING
         place = numeric(address, port)
         if place is None:
@@ -172,17 +170,16 @@ class Measuring:
 
     def _finish(self, reason: str) -> None:
         if reason:
-            self.result = {"reason": reason}
+            self.result = not_measured(reason)
         else:
-            self.result = {
-                "reason": "",
-                "bytes": self._arrived[-1][1],
-                "rate": steady_rate(self._arrived),
-                "round_trip": self._round_trip,
-                "retransmitted": self._told_by_kernel(RETRANSMITTED),
-            }
+            arrived, again = self._arrived[-1][1], self._told_by_kernel(RETRANSMITTED)
+            self.result = SpeedMeasured("", arrived, steady_rate(self._arrived), self._round_trip, again)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_WAIT)  # what is still queued is not wanted
         self._socket.close()
+
+
+def not_measured(reason: str) -> SpeedMeasured:
+    return SpeedMeasured(reason, 0, 0.0, 0.0, 0)
 
 
 def steady_rate(arrived: list[tuple[float, int]]) -> float:

@@ -11,7 +11,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from launcher.on_host.agent.framing import GREETING, Decoder, encode
+from launcher.on_host.agent.fields import as_json
+from launcher.on_host.agent.framing import GREETING, Decoder, frame
 
 Frame = tuple[dict[str, Any], bytes]
 MB = 1 << 20
@@ -19,14 +20,14 @@ MB = 1 << 20
 
 def told(kind: str, head: dict[str, Any], body: bytes) -> Iterable[Frame]:
     """What becomes of one frame."""
-    event = head["event"]
-    if event == "files_piece":
+    name = head["message"]
+    if name == "FilePiece":
         yield from piece(kind, head, body)
-    elif event == "files_listed" and head["files"]:
+    elif name == "FilesListed" and head["files"]:
         yield listed(kind, head), body
         if kind == "list without end":
             yield from ((head | {"files": [[f"{n}/{m}/{LONG}", 1, 1] for m in range(400)]}, b"") for n in range(10**7))
-    elif event == "files_sent" and kind == "time that was sent":
+    elif name == "FileSent" and kind == "time that was sent":
         yield head | {"mtime_ns": 2**80}, body
     else:
         yield head, body
@@ -84,8 +85,8 @@ def main(lie: str, *command: str) -> None:
     decoder = Decoder()
     while data := os.read(agent.stdout.fileno(), MB):
         for head, body in decoder.feed(data):
-            for frame in told(lie, head, body):
-                tell(encode(*frame))
+            for lie_head, lie_body in told(lie, head, body):
+                tell(frame(as_json(lie_head), lie_body))
 
 
 def tell(data: bytes) -> None:

@@ -11,15 +11,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from launcher.on_host.agent.framing import FRAME, GREETING, Decoder, encode
+from launcher.on_host.agent.fields import PART, as_json
+from launcher.on_host.agent.framing import FRAME, GREETING, Decoder, frame
 
 Head = dict[str, Any]
 MB = 1 << 20
 
 
-def framed(head: bytes, body: bytes = b"") -> bytes:
-    """A frame whose head is what it is."""
-    return FRAME.pack(len(head), len(body)) + head + body
+def encode(head: Head, body: bytes = b"") -> bytes:
+    """A frame with any head."""
+    return frame(as_json(head), body)
 
 
 def fields(event: str, **changed: Any) -> tuple[str, Callable[[Head, bytes], Iterable[bytes]]]:
@@ -38,35 +39,35 @@ def before(event: str, *frames: bytes) -> tuple[str, Callable[[Head, bytes], Ite
 
 
 def told(kind: str, **values: Any) -> bytes:
-    return encode({"event": kind, "task": "worker-0", **values})
+    return encode({"message": kind, "task": "worker-0", **values})
 
 
 SPACES = b" " * MB
 MODES = {
-    "huge-head": instead("ready", FRAME.pack(0xFFFFFFFF, 0), *[SPACES] * 700),
-    "nest": instead("ready", framed(b"[" * 200_000)),
-    "list": instead("ready", framed(b"[1,2]")),
-    "no-facts": instead("ready", framed(b'{"event": "ready"}')),
-    "python": fields("ready", python=5),
-    "twice": ("ready", lambda head, body: [encode(head, body)] * 2),
-    "ports": fields("reserved", ports={"worker-0": "1; rm"}),
-    "unknown": before("started", told("whatever")),
-    "early-log": before("reserved", told("log", offset=0)),
-    "task": fields("log", task="../../x-0"),
-    "offset-high": fields("log", offset=2**63),
-    "offset-negative": fields("log", offset=-1),
-    "offset-text": fields("log", offset="0"),
-    "offset-ahead": fields("log", offset=2**40),
-    "exit-text": fields("exited", code="0"),
-    "signal": fields("exited", code=None, signal=9999),
-    "survivors": before("exited", told("survivors", pids="abc")),
-    "progress": before("exited", encode({"event": "progress", "task": "worker-0"}, SPACES * 50)),
-    "files-lacking": ("files_listed", lambda *_: [encode({"event": "files_listed"})]),
-    "files-types": fields("files_listed", files=[[5, 5, 5]]),
-    "project-parts": before("exited", *[encode({"event": "project_part"}, SPACES)] * 64),
+    "huge-head": instead("Ready", FRAME.pack(0xFFFFFFFF, 0), *[SPACES] * 700),
+    "nest": instead("Ready", frame(b"[" * 200_000)),
+    "list": instead("Ready", frame(b"[1,2]")),
+    "no-facts": instead("Ready", frame(b'{"message": "Ready"}')),
+    "python": fields("Ready", python=5),
+    "twice": ("Ready", lambda head, body: [encode(head, body)] * 2),
+    "ports": fields("Reserved", ports={"worker-0": "1; rm"}),
+    "unknown": before("Started", told("whatever")),
+    "early-log": before("Reserved", told("Log", offset=0)),
+    "task": fields("Log", task="../../x-0"),
+    "offset-high": fields("Log", offset=2**63),
+    "offset-negative": fields("Log", offset=-1),
+    "offset-text": fields("Log", offset="0"),
+    "offset-ahead": fields("Log", offset=2**40),
+    "exit-text": fields("Exited", code="0"),
+    "signal": fields("Exited", code=None, signal=9999),
+    "survivors": before("Exited", told("Survivors", pids="abc")),
+    "progress": before("Exited", encode({"message": "Progress", "task": "worker-0"}, SPACES * 50)),
+    "files-lacking": ("FilesListed", lambda *_: [encode({"message": "FilesListed"})]),
+    "files-types": fields("FilesListed", files=[[5, 5, 5]]),
+    "project-parts": before("Exited", *[encode(PART, SPACES)] * 64),
     # no fault of the frames
-    "real-time-signal": fields("exited", code=None, signal=40),
-    "no-answer": instead("dialled"),
+    "real-time-signal": fields("Exited", code=None, signal=40),
+    "no-answer": instead("DialResults"),
 }  # fmt: skip
 
 
@@ -82,8 +83,8 @@ def main(mode: str, *command: str) -> None:
     data = said.partition(GREETING)[2]
     while True:
         for head, body in decoder.feed(data):
-            for frame in changed(head, body) if head["event"] == event else [encode(head, body)]:
-                tell(frame)
+            for each in changed(head, body) if head["message"] == event else [encode(head, body)]:
+                tell(each)
         if not (data := os.read(agent.stdout.fileno(), MB)):
             return
 

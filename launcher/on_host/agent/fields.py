@@ -1,0 +1,333 @@
+"""What a message is made of: fields, and what each may be. Who receives a message checks it by this.
+
+A message is a class whose annotations are its fields (`launcher.on_host.agent.messages`). Type checkers take such an
+annotation for a type; when the program runs it is the object that checks a value which came over the wire.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+from launcher.on_host.agent.framing import (
+    MOST_BODY,
+    MOST_FROM_LAUNCHER,
+    MOST_HEAD,
+    MOST_LISTED,
+    UnreadableError,
+    frame,
+    shown,
+)
+
+TYPE_CHECKING = False  # of `typing`, which costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, ClassVar, TypeVar, dataclass_transform
+else:
+
+    def dataclass_transform(**_options):  # noqa: ANN003, ANN201 (of `typing`, and newer than Python 3.9)
+        return lambda decorated: decorated
+
+
+LONGEST_TEXT = 1 << 17
+"""Characters; Linux lets no variable of the environment be longer."""
+LONGEST_PIECE = 1 << 20
+"""Bytes of a log or a file that come at a time."""
+LONGEST_LINE = 1 << 16
+"""Bytes of a report of progress."""
+LONGEST_TAIL = 1 << 16
+"""Bytes of a log's end, or of a program's last words."""
+
+
+class Unfit(Exception):  # noqa: N818 (never leaves this module)
+    """A value is not what its field may be."""
+
+
+class Kind:
+    """What a field may be."""
+
+    def check(self, value: Any) -> Any:
+        """The value as a message has it.
+
+        Raises:
+            Unfit: it is none of this kind.
+        """
+        raise NotImplementedError
+
+    def __or__(self, _none: None) -> Kind:
+        return OrNothing(self)
+
+
+class OrNothing(Kind):
+    """A value, or null."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+
+    def check(self, value: Any) -> Any:
+        return None if value is None else self.kind.check(value)
+
+
+class Whole(Kind):
+    """A whole number; `True` is none."""
+
+    def __init__(self, least: float = -math.inf, most: float = math.inf) -> None:
+        self.least, self.most = least, most
+
+    def check(self, value: Any) -> int:
+        if type(value) is not int or not self.least <= value <= self.most:
+            raise Unfit
+        return value
+
+
+class Real(Kind):
+    """A finite number."""
+
+    def check(self, value: Any) -> float:
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise Unfit
+        return value  # type: ignore[no-any-return]
+
+
+class Truth(Kind):
+    def check(self, value: Any) -> bool:
+        if type(value) is not bool:
+            raise Unfit
+        return value
+
+
+class AnyString(Kind):
+    """Some hosts have files with names that are none elsewhere."""
+
+    def check(self, value: Any) -> str:
+        if type(value) is not str:
+            raise Unfit
+        return value
+
+
+class Writable(AnyString):
+    """A string that can be written somewhere, not too long; bytes that are no UTF-8 are surrogates."""
+
+    def check(self, value: Any) -> str:
+        text = super().check(value)
+        if len(text) > LONGEST_TEXT:
+            raise Unfit
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise Unfit from None
+        return text
+
+
+class Body(Kind):
+    """Raw bytes, which go behind the head. A message has one such field at most."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+
+class Many(Kind):
+    """A list."""
+
+    def __init__(self, kind: Kind, most: float = MOST_LISTED) -> None:
+        self.kind, self.most = kind, most
+
+    def check(self, value: Any) -> list[Any]:
+        if type(value) is not list or len(value) > self.most:
+            raise Unfit
+        check = self.kind.check
+        return [check(each) for each in value]
+
+
+class Row(Kind):
+    """A list with one value of each kind."""
+
+    def __init__(self, kinds: tuple[Kind, ...]) -> None:
+        self.kinds = kinds
+
+    def check(self, value: Any) -> tuple[Any, ...]:
+        if type(value) is not list or len(value) != len(self.kinds):
+            raise Unfit
+        return tuple([kind.check(each) for kind, each in zip(self.kinds, value)])  # noqa: B905 (Python 3.9)
+
+
+class Table(Kind):
+    """A value for each of some names."""
+
+    def __init__(self, names: Kind, kind: Kind) -> None:
+        self.names, self.kind = names, kind
+
+    def check(self, value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise Unfit
+        return {self.names.check(name): self.kind.check(each) for name, each in value.items()}
+
+
+class Nested(Kind):
+    """A message within another one."""
+
+    def __init__(self, message: type[Message]) -> None:
+        self.message = message
+
+    def check(self, value: Any) -> Message:
+        kinds = self.message.kinds
+        if type(value) is not dict or value.keys() != kinds.keys():
+            raise Unfit
+        return self.message(**{name: kind.check(value[name]) for name, kind in kinds.items()})
+
+
+if TYPE_CHECKING:
+    AnyText = str
+    Words = str
+    AnyWhole = int
+    Count = int
+    Pid = int
+    Port = int
+    PortOrNone = int
+    ExitCode = int
+    SignalNumber = int
+    SignalOrNone = int
+    Mode = int
+    TimeNs = int
+    Piece = bytes
+    Line = bytes
+    Tail = bytes
+    Bulk = bytes
+    Long = list
+else:
+    AnyText = AnyString()
+    Words = Writable()
+    """For people: it is only shown, and the launcher makes one harmless line of it."""
+    Count = Whole(0, 2**63 - 1)
+    Pid = Whole(1, 2**31 - 1)
+    Port = Whole(1, 65535)
+    PortOrNone = Whole(0, 65535)
+    ExitCode = Whole(0, 255)
+    SignalNumber = Whole(1, 64)
+    SignalOrNone = Whole(0, 64)
+    Mode = Whole(0, 0o7777)
+    AnyWhole = TimeNs = Whole()
+    """Who uses it looks whether a file may have it: one with an odd size or time costs no host."""
+    Piece, Line, Tail, Bulk = Body(LONGEST_PIECE), Body(LONGEST_LINE), Body(LONGEST_TAIL), Body(MOST_FROM_LAUNCHER)
+
+    class Long:
+        """A list of any length; what a frame may hold limits it."""
+
+        def __class_getitem__(cls, annotation: object) -> Kind:
+            return Many(kind_of(annotation), math.inf)
+
+
+def kind_of(annotation: Any) -> Kind:
+    """What checks a field with this annotation."""
+    if isinstance(annotation, Kind):
+        return annotation
+    origin = getattr(annotation, "__origin__", None)
+    kinds = [kind_of(each) for each in annotation.__args__] if origin else []
+    if origin is list:
+        return Many(kinds[0])
+    if origin is tuple:
+        return Row(tuple(kinds))
+    if origin is dict:
+        return Table(*kinds)
+    return PLAIN[annotation] if annotation in PLAIN else Nested(annotation)
+
+
+PLAIN = {bool: Truth(), float: Real(), str: Writable()}
+
+
+if TYPE_CHECKING:
+    Any_Message = TypeVar("Any_Message", bound="Message")
+
+
+@dataclass_transform(frozen_default=True)
+class Message:
+    """A value; subclasses are written like dataclasses. Nobody changes one."""
+
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    kinds: ClassVar[dict[str, Kind]] = {}
+    """What each field may be."""
+    body: ClassVar[str] = ""
+    """The field that goes behind the head, if there is one."""
+    words: ClassVar[dict[str, Kind]] = {}
+    """Those of its fields that are for people."""
+
+    def __init_subclass__(cls) -> None:
+        own = cls.__dict__.get("__annotations__", {})  # noqa: RUF063 (inspect is slow to import)
+        cls.kinds = {name: kind_of(each) for name, each in own.items()}
+        cls.__match_args__ = tuple(cls.kinds)  # type: ignore[misc]
+        cls.words = {name: kind for name, kind in cls.kinds.items() if Words in (kind, getattr(kind, "kind", None))}
+        cls.body = next((name for name, kind in cls.kinds.items() if isinstance(kind, Body)), "")
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, *values: Any, **named: Any) -> None:
+            named.update(zip(self.__match_args__, values))  # noqa: B905 (Python 3.9)
+            if named.keys() != self.kinds.keys():
+                raise TypeError(f"{type(self).__name__} has the fields {', '.join(self.kinds)}")
+            vars(self).update(named)
+
+    def replaced(self: Any_Message, values: Mapping[str, Any]) -> Any_Message:
+        """The same with other values in these fields."""
+        return type(self)(**{**vars(self), **values}) if values else self
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+# ---- over the wire
+PART, LAST = {"message": "Part"}, {"message": "Last"}
+"""The heads of the frames in which a message comes whose own head is too long for one."""
+
+
+def encode(message: Message, most_head: int = MOST_HEAD) -> bytes:
+    """The frame of a message; several, if its head would be longer than that."""
+    fields = dict(vars(message))
+    body = fields.pop(message.body, b"")
+    head = as_json({"message": type(message).__name__, **fields})
+    if len(head) <= most_head or body:
+        return frame(head, body)
+    parts = [frame(as_json(PART), head[at : at + MOST_BODY]) for at in range(0, len(head), MOST_BODY)]
+    return b"".join([*parts, frame(as_json(LAST))])
+
+
+def as_json(head: dict[str, Any]) -> bytes:
+    return json.dumps(head, separators=(",", ":"), default=vars).encode()
+
+
+def checked(known: Mapping[str, type[Any_Message]], head: dict[str, Any], body: bytes) -> Any_Message:
+    """The message that a frame holds.
+
+    Raises:
+        UnreadableError: it holds none of the known ones, or a field of it is missing, unknown, or not what it may be.
+    """
+    name = head.pop("message", None)
+    message = known.get(name) if isinstance(name, str) else None
+    if message is None:
+        raise UnreadableError(f"a message {shown(name)}, which is unknown")
+    wanted = message.kinds.keys() - {message.body}
+    if wrong := sorted(head.keys() ^ wanted):
+        raise UnreadableError(
+            f"`{name}` {'without' if wrong[0] in wanted else 'with an unknown'} field {shown(wrong[0])}"
+        )
+    for field in wanted:
+        try:
+            head[field] = message.kinds[field].check(head[field])
+        except Unfit:
+            raise UnreadableError(f"`{name}` whose field '{field}' is {shown(head[field])}") from None
+    kind = message.kinds.get(message.body)
+    most = kind.most if isinstance(kind, Body) else 0
+    if len(body) > most:
+        raise UnreadableError(f"`{name}` with {len(body)} bytes behind it, where {most} are the most")
+    return message(**head, **({message.body: body} if message.body else {}))
+
+
+def by_name(kind: type[Any_Message], names: Mapping[str, object]) -> Mapping[str, type[Any_Message]]:
+    """All messages of a kind among the names of a module."""
+    return {
+        name: each for name, each in names.items() if isinstance(each, type) and issubclass(each, kind) and each != kind
+    }
