@@ -17,7 +17,6 @@ from launcher.cluster.cluster import Host, Ssh
 from launcher.cluster.defaults import LEASE, LOCALHOST
 from launcher.cluster.redaction import REDACTED
 from launcher.commands import options
-from launcher.commands.run import signals_into
 from launcher.console.console import Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, UsageError
 from launcher.gathering.conversation import HostAwayError
@@ -27,6 +26,7 @@ from launcher.hosts import events
 from launcher.hosts.access import chosen_options
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts.signals import signals_into
 from launcher.run.request import Request, requested_cluster
 from launcher.run.resuming.resumption import is_unchanged
 from launcher.run.resuming.ssh_consent import ask_for_options

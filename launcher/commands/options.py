@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from launcher.caller.called_as import launch_command
 from launcher.caller.standard_output import writing_out
 from launcher.cluster.defaults import RUNS_DIR
+from launcher.cluster.file.keys import STALL
 from launcher.cluster.placeholders import kept
 from launcher.errors import UsageError
-
-if TYPE_CHECKING:
-    from launcher.run.request import Request
+from launcher.run.request import Request
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 BEFORE_COMMAND = SETTINGS | {"allow_interspersed_args": False}
@@ -92,8 +91,6 @@ def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Req
     Raises:
         UsageError: options that exclude or miss each other.
     """
-    from launcher.run.request import Request
-
     asked = Request(env=dict(map(_assignment, env)), stall=None if stall is None else _stall_seconds(stall), **given)
     if len(asked.start_on) > 1:
         options = " and ".join(f"--{option}" for option in asked.start_on)
@@ -107,8 +104,6 @@ def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Req
 
 
 def _stall_seconds(text: str) -> float:
-    from launcher.cluster.file.keys import STALL
-
     seconds = STALL.seconds(text)
     if seconds is None:
         raise UsageError(f"--stall {text}: allowed is {STALL.allowed}")

@@ -251,7 +251,7 @@ def test_names_say_something(package: str) -> None:
 
 
 def test_command_line_starts_without_slow_imports() -> None:
-    program = "import sys, launcher.commands.cli; print(*sys.modules)"
+    program = "import sys, launcher.commands.cli, launcher.commands.run; print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
 
