@@ -11,7 +11,6 @@ import click
 from launcher.caller.called_as import launch_command
 from launcher.caller.standard_output import writing_out
 from launcher.cluster.defaults import RUNS_DIR
-from launcher.cluster.file.keys import STALL
 from launcher.cluster.placeholders import kept
 from launcher.errors import UsageError
 from launcher.run.request import Request
@@ -104,6 +103,8 @@ def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Req
 
 
 def _stall_seconds(text: str) -> float:
+    from launcher.cluster.file.keys import STALL  # with it comes PyYAML: 20 ms before any agent is started
+
     seconds = STALL.seconds(text)
     if seconds is None:
         raise UsageError(f"--stall {text}: allowed is {STALL.allowed}")
