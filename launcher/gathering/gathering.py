@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -17,7 +16,6 @@ from launcher.cluster.defaults import LOCALHOST
 from launcher.gathering.chief_directory import is_copy
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError
-from launcher.gathering.gathered import Gathered
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.other_output import OtherOutput
@@ -47,16 +45,6 @@ class Say(Protocol):
 
     def __call__(self, text: str, *, error: bool = False) -> None:
         """From any thread; never waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How it went with one host."""
-
-    host: RunHost
-    gathered: Gathered
-    trouble: Exception | None
-    """Why not all is here."""
 
 
 class Gathering:
@@ -189,12 +177,9 @@ class Gathering:
             return not self._busy
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[HostGatherer]:
         """How it went with each host so far."""
-        return [
-            Outcome(self._hosts[name], gatherer.gathered, gatherer.trouble)
-            for name, gatherer in self._gatherers.items()
-        ]
+        return list(self._gatherers.values())
 
     def tell(self, again: str) -> bool:
         """Say what is not here and why; return `has_all`. `again`: the command that tries it once more."""
@@ -213,7 +198,7 @@ class Gathering:
         """Nothing has kept anything from coming."""
         return all(each.trouble is None for each in self.outcomes)
 
-    def _staying(self, outcome: Outcome) -> list[RemoteFile]:
+    def _staying(self, outcome: HostGatherer) -> list[RemoteFile]:
         """What only its host has: neither the chief's files, which are here, nor what was brought there of them."""
         if outcome.host.name == self._chief:
             return list(outcome.gathered.stays)
@@ -228,7 +213,7 @@ class Gathering:
         is_chief = host.name == self._chief and bool(self._names)
         output = ChiefOutput(self._directory, host, self._names, self._say) if is_chief else None
         return HostGatherer(
-            host.name,
+            host,
             Conversation(partial(self._ask, host.name), self._numbers),
             None if self._still_running else WorkerLogs(self._directory, host.run_dir, host.tasks),
             output or OtherOutput(host.output_dir),
