@@ -251,7 +251,6 @@ class Conversation:
 
 
 def _length(news: Event) -> int:
-    """Bytes of a file in it."""
     return len(news.data) if isinstance(news, FilePiece) else 0
 
 

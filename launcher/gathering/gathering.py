@@ -178,7 +178,6 @@ class Gathering:
 
     @property
     def outcomes(self) -> list[HostGatherer]:
-        """How it went with each host so far."""
         return list(self._gatherers.values())
 
     def tell(self, again: str) -> bool:

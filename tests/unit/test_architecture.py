@@ -22,6 +22,7 @@ LAUNCHER = """
     run
     restoring
     gathering sync
+    transfer
     hosts run_directory console
     cluster
     caller on_host
