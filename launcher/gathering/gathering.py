@@ -19,18 +19,14 @@ from launcher.gathering.conversation import BrokenOffError, Conversation, Errand
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.other_output import OtherOutput
-from launcher.gathering.remote_files import RefusedError, RemoteFile, plain_names
+from launcher.gathering.remote_files import RemoteFile, plain_names
 from launcher.gathering.report import left_line, retry_line, stays_line, trouble_lines
 from launcher.gathering.worker_logs import WorkerLogs
 from launcher.hosts.events import Answer, HostLost
-from launcher.on_host.agent.files import EVERYTHING
-from launcher.on_host.agent.messages import Command, Event, ListFiles
+from launcher.on_host.agent.messages import Command
 from launcher.run_directory.brought import Brought
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
-
-STEP_QUESTION = 0
-"""The number of the question for the newest step; what the threads ask has higher ones."""
 
 
 class Ask(Protocol):
@@ -83,7 +79,7 @@ class Gathering:
         self._interval = interval
         self._still_running = still_running
         self._hosts: dict[str, RunHost] = {}
-        self._chief: str | None = None
+        self._chief = ""
         self._gatherers: dict[str, HostGatherer] = {}
         self._busy: set[HostGatherer] = set()
         self._lost: set[str] = set()
@@ -91,12 +87,11 @@ class Gathering:
         """Why the agent of each host that was lost has gone."""
         self._finishing = False
         self._lock = threading.Lock()
-        self._step = NewestStep(is_over=True)
-        self._numbers = itertools.count(STEP_QUESTION + 1)
+        self._numbers = itertools.count()
 
     def begin(self, hosts: Sequence[RunHost], is_lost: Callable[[str], bool]) -> None:
         """The run's hosts are there: again, maybe, and some of them with a new agent; or lost once more already."""
-        self._chief = chief_host(hosts).name if hosts else None
+        self._chief = chief_host(hosts).name if hosts else ""
         self._hosts = {host.name: host for host in hosts if host.name != LOCALHOST}
         for host in self._hosts.values():
             if host.name not in self._gatherers or host.name in self._lost:
@@ -113,29 +108,18 @@ class Gathering:
         if isinstance(event, HostLost):
             self._lost.add(event.host)
             self.losses[event.host] = event.reason
-            self._step.is_over |= event.host == self._chief
             if gatherer is not None:
                 # A run tells itself why it lost a host; once it has ended, nobody else does.
                 gatherer.conversation.hear(HostAwayError(event.reason if self._finishing else ""))
-        elif getattr(event.message, "number", None) == STEP_QUESTION:
-            self._add_to_step(event.host, event.message)
         elif gatherer is not None and hasattr(event.message, "number"):
             gatherer.conversation.hear(event.message)
 
-    def _add_to_step(self, host: str, news: Event) -> None:
-        try:
-            self._step.add(news)
-        except RefusedError as error:
-            self._step.is_over = True
-            self._refuse(host, str(error))
-
     def ask_newest_step(self) -> NewestStep:
         """How far the checkpoints of a chief on another host have come, before they are here."""
-        chief = self._hosts.get(self._chief or "")
-        self._step = NewestStep(is_over=chief is None or chief.name in self._lost)
-        if chief is not None and not self._step.is_over:
-            self._ask(chief.name, ListFiles(STEP_QUESTION, chief.output_dir, [EVERYTHING]))
-        return self._step
+        asked = NewestStep()
+        if self._chief in self._hosts:
+            asked.errand = self.errand(self._chief, partial(asked.find, self._hosts[self._chief].output_dir))
+        return asked
 
     def has_lost(self, host: str) -> bool:
         """Its agent has gone since `begin`: it may come back with another disk."""

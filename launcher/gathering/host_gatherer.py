@@ -109,12 +109,17 @@ class HostGatherer:
 
     def _look_now_and_then(self) -> None:
         said: type[Exception] | None = None  # each kind of trouble once, until it is over
-        while not self._finishing.is_set():
+        errand: Errand | None = None
+        while errand is not None or not self._finishing.is_set():
             try:
+                if errand is not None:
+                    doing, errand = errand, None
+                    doing.run(self.conversation)
+                    continue
                 self.conversation.pause(self._interval or None)
                 trouble = None if self._finishing.is_set() else self._look()
             except ErrandAskedError as asked:
-                asked.errand.run(self.conversation)
+                errand = asked.errand
                 continue
             except BrokenOffError:
                 continue  # the errand had just ended
