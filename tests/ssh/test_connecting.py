@@ -100,6 +100,17 @@ def test_a_jump_host_of_the_cluster_file_is_used(launch: Start, cluster: Cluster
     assert started.succeeded()
 
 
+def test_what_is_missing_is_installed_for_the_python_of_the_host_that_lacks_it(
+    launch: Start, cluster: Cluster, hosts: Hosts
+) -> None:
+    hosts[1].run('mkdir own && ln -s "$(command -v python3)" own/python3')
+    program = "import os\nif os.uname().nodename == 'host2': import no_such_module\nelse: import time; time.sleep(600)"
+    started = launch(*cluster(hosts[0], {"host": "host2", "python": "~/own/python3"}), "--", "python", "-c", program)
+
+    assert started.wait() == 1
+    assert "install no_such_module for ~/own/python3 on host2" in started.stderr
+
+
 def test_a_user_may_stand_in_front_of_a_host(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
     started = launch(*cluster({"host": "root@host1"}, {"host": "host2"}), "--", "id", "-un")
     assert started.succeeded()
