@@ -25,6 +25,14 @@ OFF = ("0", "off", "no", "false")
 """As `LAUNCH_KERAS_FIX`: whoever sets this wants Keras as it is; as `LAUNCH_TF_CONFIG`: the program's own is to stay.
 The bootstrap knows these words, too."""
 
+RESERVED = {
+    "TF_CONFIG": "the launcher makes it for each task",
+    "TF_GRPC_REUSE_PORT": "the launcher sets it; see `hold_ports`",
+    "LAUNCH_(?!(KERAS_FIX|TF_CONFIG)$).*": "the launcher sets what begins with LAUNCH_; "
+    "only LAUNCH_KERAS_FIX and LAUNCH_TF_CONFIG may be set, to 0",
+}
+"""Names of variables that nobody else may set, each with the reason."""
+
 
 class HostContext(NamedTuple):
     """What a plan must know of one host beside its cluster."""

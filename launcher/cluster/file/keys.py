@@ -10,18 +10,13 @@ from typing import Any
 
 from launcher.cluster.file.value_kinds import Count, Duration, Flag, Text, ValueKind
 from launcher.cluster.file.value_structures import Environment, ListOf, Ports, Section, Shorthand, Words
+from launcher.cluster.plan import RESERVED
 from launcher.cluster.spec import TASK_TYPES
 
 HOST_EXAMPLE = "{host: localhost, workers: 2}"
 SSH_DESTINATION = "an ssh destination: an alias, a host or user@host"
 FORMER_TYPES = {"master": f"TensorFlow 2 calls it 'chief'; allowed are {', '.join(TASK_TYPES)}"}
 STALL = Duration(zero=False)
-RESERVED = {
-    "TF_CONFIG": "the launcher makes it for each task",
-    "TF_GRPC_REUSE_PORT": "the launcher sets it; see `hold_ports`",
-    "LAUNCH_(?!(KERAS_FIX|TF_CONFIG)$).*": "the launcher sets what begins with LAUNCH_; "
-    "only LAUNCH_KERAS_FIX and LAUNCH_TF_CONFIG may be set, to 0",
-}
 PATTERN = r"!?(?!#)(?=.*\S)(?:\\.|\[[!^]?+.[^]\n]*\]|[^\\[\n])+"
 """One line that is no comment, and leaves no bracket or backslash open: git lets such a line match nothing."""
 

@@ -6,6 +6,8 @@ import itertools
 import re
 from collections.abc import Iterator
 
+import yaml
+
 from launcher.cluster.file.yaml_nodes import Node, Scalar, YamlList, YamlMap
 from launcher.cluster.redaction.commands import redacted_line, redacted_words
 from launcher.cluster.redaction.texts import REDACTED, Span, is_secret, redacted_text, secrets
@@ -105,8 +107,6 @@ class _Secrets:
 def _written(shown: str) -> str:
     if shown == REDACTED:
         return shown
-    import yaml
-
     return str(yaml.safe_dump(shown, default_style='"', width=float("inf"), allow_unicode=True)).strip()
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
+
+import yaml
 
 from launcher.cluster.file.file_text import Mistakes, shortened
 from launcher.cluster.placeholders import any_in
-
-if TYPE_CHECKING:
-    import yaml
 
 MAX_VALUES = 100_000
 """Counted with every use of an alias, so that a few nested aliases cannot stand for billions of values."""
@@ -79,8 +78,6 @@ Node = Scalar | YamlList | YamlMap
 
 def parse(text: str, mistakes: Mistakes) -> Node | None:
     """The one document in a text; None if it is empty."""
-    import yaml
-
     # libyaml's parser is ten times faster; PyYAML has it wherever it was installed from a wheel.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -120,9 +117,6 @@ class _Tree:
     """Builds nodes from the parser's events; built from below, a node that contains itself cannot come about."""
 
     def __init__(self, text: str, events: Iterator[Any], mistakes: Mistakes) -> None:
-        import yaml
-
-        self._yaml = yaml
         self._text = text
         resolver: Any = yaml.resolver.Resolver
         self._resolve = resolver().resolve
@@ -134,17 +128,17 @@ class _Tree:
     def document(self) -> Node | None:
         """The only document of the stream."""
         next(self._events)
-        if isinstance(next(self._events), self._yaml.StreamEndEvent):
+        if isinstance(next(self._events), yaml.StreamEndEvent):
             return None
         root = self._node(next(self._events), 0)
         next(self._events)
         after = next(self._events)
-        if isinstance(after, self._yaml.DocumentStartEvent):
+        if isinstance(after, yaml.DocumentStartEvent):
             self._fail(after, "a second document starts here; a cluster file is one document: remove `---`")
         return None if isinstance(root, Scalar) and root.kind == "nothing" else root
 
     def _node(self, event: Any, depth: int) -> Node:
-        node = self._alias(event) if isinstance(event, self._yaml.AliasEvent) else self._new_node(event, depth)
+        node = self._alias(event) if isinstance(event, yaml.AliasEvent) else self._new_node(event, depth)
         self._values += 1
         if max(self._values, node.size) > MAX_VALUES:
             self._fail(event, f"more than {MAX_VALUES:,} values (each alias counted in full); a cluster file has fewer")
@@ -165,9 +159,9 @@ class _Tree:
             tag = "a tag" if is_own else f"the tag {shortened(event.tag.replace('tag:yaml.org,2002:', '!!'))}"
             text = "; if it is a text, quote it" if is_own else ""
             self._add(event, f"{tag}; tags are not allowed: remove it{text}")
-        if isinstance(event, self._yaml.ScalarEvent):
+        if isinstance(event, yaml.ScalarEvent):
             node: Node = self._scalar(event)
-        elif isinstance(event, self._yaml.SequenceStartEvent):
+        elif isinstance(event, yaml.SequenceStartEvent):
             node = self._list(event, depth)
         else:
             node = self._map(event, depth)
@@ -179,7 +173,7 @@ class _Tree:
         line, column = _start(event)
         if _UNUSABLE.search(event.value):
             self._add(event, "a text with a NUL character or half a character; no program can be given it: remove it")
-        plain_tag = self._resolve(self._yaml.ScalarNode, event.value, event.implicit)
+        plain_tag = self._resolve(yaml.ScalarNode, event.value, event.implicit)
         kind = _KINDS.get(plain_tag if event.tag is None else "", "text")
         return Scalar(line, column, event.value, kind, self._span(event))
 
@@ -192,14 +186,14 @@ class _Tree:
 
     def _list(self, start: Any, depth: int) -> YamlList:
         items = []
-        while not isinstance(event := next(self._events), self._yaml.SequenceEndEvent):
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             items.append(self._node(event, depth + 1))
         return YamlList(*_start(start), tuple(items), 1 + sum(item.size for item in items))
 
     def _map(self, start: Any, depth: int) -> YamlMap:
         entries: dict[str, tuple[Scalar, Node]] = {}
         size = 1
-        while not isinstance(event := next(self._events), self._yaml.MappingEndEvent):
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._key(event, self._node(event, depth + 1), entries)
             value = self._node(next(self._events), depth + 1)
             size += 1 + value.size
