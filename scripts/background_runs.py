@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from background_record import PLACE, BackgroundError, Run, named, read, runs, started_at
-from words import span
 
 SCRIPTS = Path(__file__).resolve().parent
 LOOK = 0.2
@@ -283,6 +282,14 @@ def interrupt(run: Run) -> None:
     pid, at = run.program
     if started_at(pid) == at:
         os.kill(pid, signal.SIGINT)
+
+
+def span(seconds: float) -> str:
+    """A length of time for a person."""
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import over_ssh
-from printing import finish, put
 
+from launcher.caller.standard_output import write_error, write_out, writing_out
 from launcher.cluster.cluster import Host
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.errors import LaunchError, UsageError
@@ -73,10 +73,10 @@ def main() -> int:
         places = wanted(options)
         given = request(options)
     except (LaunchError, OSError) as error:
-        put(f"setup_host: {harmless(str(error))}", sys.stderr)
+        write_error(f"setup_host: {harmless(str(error))}")
         return UsageError.exit_code
     if shutil.which("ssh") is None:
-        put(f"setup_host: {over_ssh.NO_SSH}", sys.stderr)
+        write_error(f"setup_host: {over_ssh.NO_SSH}")
         return EXIT_HOST
     with ThreadPoolExecutor(AT_ONCE) as pool, Connections() as connections:
         done = list(pool.map(lambda place: set_up(place, given, connections), places))
@@ -100,7 +100,12 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     cuda = parser.add_mutually_exclusive_group()
     cuda.add_argument("--cuda", action="store_const", const="yes", default="auto", help="with CUDA, GPU or not")
     cuda.add_argument("--cpu", action="store_const", const="no", dest="cuda", help="without CUDA, GPU or not")
-    options = parser.parse_args(arguments)
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit:
+        with writing_out():  # what --help has printed
+            pass
+        raise
     if not options.hosts and options.cluster is None:
         parser.error("name hosts, or a cluster file with --cluster")
     if wrong := [host for host in options.hosts if host.startswith("-")]:
@@ -269,26 +274,24 @@ def tell_what_to_write(ready: Mapping[str, Mapping[str, Any]]) -> None:
     for python in dict.fromkeys(each["python"] for each in ready.values()):
         names = [name for name, each in ready.items() if each["python"] == python]
         whose = f"\nIn the cluster file, for {', '.join(names)} (or in `defaults`):"
-        put(f"{whose}\n    python: {harmless_line(python)}", sys.stdout)
+        write_out(f"{whose}\n    python: {harmless_line(python)}\n")
 
 
 def say(host: str, text: str) -> None:
     """A line of one host's."""
-    put(harmless_line(f"[{host}] {text}"), sys.stdout)
+    write_out(f"{harmless_line(f'[{host}] {text}')}\n")
 
 
 def complain(host: str, reason: str, remedy: str) -> None:
     """Why a host could not be set up."""
     first, *more = harmless(f"[{host}] error: {reason}\n{remedy}".rstrip()).split("\n")
     lines = [first, *(f"  {line}" for line in more)]  # behind an indent they pass for nobody's own
-    put("\n".join(lines), sys.stderr)
+    write_error("\n".join(lines))
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        put("setup_host: interrupted: the next one starts where it has to", sys.stderr)
+        write_error("setup_host: interrupted: the next one starts where it has to")
         sys.exit(EXIT_INTERRUPTED)
-    finally:
-        finish()

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -22,12 +23,14 @@ from launcher.hosts.heartbeat import Heartbeat
 from launcher.hosts.one_host import HostConnection, Inbox, receive, start
 from launcher.hosts.reachability import LOOPBACK, Proof
 from launcher.hosts.shortage import for_shortage
-from launcher.hosts.transport import CONNECTING_AT_ONCE
+from launcher.hosts.transport import AGENT, CONNECTING_AT_ONCE
 from launcher.on_host.agent.messages import (
+    EVENTS,
     Acknowledge,
     AwaitEvaluator,
     Command,
     DialPorts,
+    Event,
     Hello,
     Put,
     Reserve,
@@ -55,12 +58,20 @@ class StopRequestedError(Exception):
 class Hosts:
     """One agent each, started together. Leaving the `with` block ends them, and whatever they still run."""
 
-    def __init__(self, hosts: Iterable[Host], inbox: Inbox, lease: float) -> None:
-        """Begin to connect."""
+    def __init__(
+        self,
+        hosts: Iterable[Host],
+        inbox: Inbox,
+        lease: float,
+        program: Sequence[str] = AGENT,
+        known: Mapping[str, type[Event]] = EVENTS,
+    ) -> None:
+        """Begin to connect. `program`: the packages of the agent's program, which may tell what is `known`."""
         self._inbox = inbox
         self._lease = lease
         self._heartbeat = Heartbeat(lease)
         self._hosts = tuple(hosts)
+        self._program, self._known = program, known
         self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
         allow_open_files(len(self._hosts))
         self._brought: dict[str, Put] = {}
@@ -72,8 +83,8 @@ class Hosts:
         self._connections = {host.name: self._connect(host) for host in self._hosts}
 
     def _connect(self, host: Host, former: HostConnection | None = None) -> HostConnection:
-        way = access(host, self._lease)
-        connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate, former)
+        way = replace(access(host, self._lease), packages=self._program)
+        connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate, former, self._known)
         connection.send(Hello(self._lease, list(VARIABLES)))
         return connection
 

@@ -290,7 +290,7 @@ class GatheringEnded(NamedTuple):
 
 
 class StopRequested(NamedTuple):
-    """Somebody on a host has asked its agent for the end of the run (`scripts/leftovers --stop`)."""
+    """Somebody on a host has asked its agent for the end of the run (`launch leftovers --stop`)."""
 
     host: str
 

@@ -22,6 +22,8 @@ AGENT = ("agent",)
 """The packages that make up an agent. It begins with `main` of the module `pair` in the last of them."""
 EXAMINER = (*AGENT, "examiner")
 """The same for the one that `launch doctor` sends."""
+LEFTOVERS = (*AGENT, "leftovers")
+"""The same for the one that `launch leftovers` sends."""
 SSH = "ssh"
 """The system's, with the user's own configuration."""
 CONNECTING_AT_ONCE = 32

@@ -1,4 +1,4 @@
-"""`scripts/leftovers` on this machine: it finds what runs have left, and ends and removes only that."""
+"""`launch leftovers` on this machine: it finds what runs have left, and ends and removes only that."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ import psutil
 import pytest
 from support.launching import ROOT, Launch, await_true, program
 
+from launcher.on_host.agent.fields import encode
+from launcher.on_host.agent.framing import GREETING, frame
+from launcher.on_host.leftovers.messages import LeftDirectory, LeftoversFound, LeftProcess, RunEnded
+
 Leftovers = Callable[..., subprocess.CompletedProcess[str]]
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 FORKING = "import os, time; os.fork(); os.fork(); print(flush=True); time.sleep(600)"
@@ -23,10 +27,10 @@ FORKING = "import os, time; os.fork(); os.fork(); print(flush=True); time.sleep(
 
 @pytest.fixture
 def leftovers(tmp_path: Path, environment: dict[str, str]) -> Leftovers:
-    """Run `scripts/leftovers ARGUMENTS` with a home of its own."""
+    """Run `launch leftovers ARGUMENTS` with a home of its own."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        words = [str(ROOT / "scripts/leftovers"), *arguments]
+        words = [str(ROOT / "scripts/launch"), "leftovers", *arguments]
         own = {**environment, "HOME": str(tmp_path)}
         return subprocess.run(words, env=own, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
@@ -229,22 +233,16 @@ def test_a_host_that_cannot_be_reached_is_told(leftovers: Leftovers) -> None:
 
 # ---- a host that means harm
 EVIL = "\x1b]0;TITLE\x07\x1b[2J\x9b31m\u202e\r[launch] done\b"
-ANSWER = "\0tf-launch answer "
+ANSWERS = [
+    LeftoversFound([LeftProcess(EVIL, 1, 1.0, EVIL, None)], [LeftDirectory(EVIL, EVIL, 1, 1.0, False)], EVIL, 0),
+    RunEnded([1]),
+]
 HARMFUL = {
-    "on stderr": ("", f"{EVIL}\n"),
-    "in an answer": (
-        ANSWER
-        + json.dumps(
-            {
-                "processes": [{"run": EVIL, "pid": 1, "age": 1, "words": EVIL, "agent": None}],
-                "directories": [{"name": EVIL, "path": EVIL, "bytes": 1, "age": 1, "live": False}],
-                "run_dir": EVIL,
-            }
-        ),
-        "",
-    ),
-    "in no answer": (ANSWER + "[" * 100_000, ""),
-    "of another shape": (ANSWER + json.dumps({"processes": EVIL, "directories": [], "run_dir": ""}), ""),
+    "on stderr": (b"", f"{EVIL}\n"),
+    "in an answer": (GREETING + encode(ANSWERS[0]), ""),
+    "in another answer than that": (GREETING + encode(ANSWERS[1]), ""),
+    "in no answer": (GREETING + frame(b"[" * 100_000), ""),
+    "of another shape": (GREETING + frame(json.dumps({"event": EVIL}).encode()), ""),
 }
 
 
@@ -253,15 +251,15 @@ def leftovers_of(tmp_path: Path, environment: dict[str, str], ssh: str) -> subpr
     (tmp_path / "ssh").write_text(f"#!/bin/sh\n{ssh}\n")
     (tmp_path / "ssh").chmod(0o755)
     own = {**environment, "PATH": f"{tmp_path}:{environment['PATH']}", "PYTHONUTF8": "1"}
-    words = [str(ROOT / "scripts/leftovers"), "gpu-b"]
+    words = [str(ROOT / "scripts/launch"), "leftovers", "gpu-b"]
     return subprocess.run(words, env=own, capture_output=True, text=True, encoding="utf-8", stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize(("out", "err"), HARMFUL.values(), ids=HARMFUL)
 def test_what_a_host_says_cannot_harm_a_terminal(
-    out: str, err: str, environment: dict[str, str], tmp_path: Path
+    out: bytes, err: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / "out").write_text(out)
+    (tmp_path / "out").write_bytes(out)
     (tmp_path / "err").write_text(err)
 
     done = leftovers_of(tmp_path, environment, f"cat '{tmp_path}/out'\ncat '{tmp_path}/err' >&2")
@@ -271,18 +269,22 @@ def test_what_a_host_says_cannot_harm_a_terminal(
     assert all(each.isprintable() or each == "\n" for each in done.stdout + done.stderr)
 
 
-@pytest.mark.parametrize("where", ["", ">&2"])
 @pytest.mark.parametrize("how", ["exec cat /dev/zero", "cat /dev/zero"])
-def test_a_host_that_prints_without_end_is_told(
-    how: str, where: str, environment: dict[str, str], tmp_path: Path
-) -> None:
-    asked = leftovers_of(tmp_path, environment, f"{how} {where}")
+def test_a_host_that_prints_without_end_is_told(how: str, environment: dict[str, str], tmp_path: Path) -> None:
+    asked = leftovers_of(tmp_path, environment, how)
 
     assert asked.returncode == 3
-    assert asked.stderr == (
-        "leftovers: gpu-b: the login shell there prints without end; look at its ~/.bashrc and ~/.profile, which may "
-        "print only in a terminal\n"
+    assert asked.stderr.startswith(
+        "leftovers: gpu-b: the login shell there prints without end\n  look at its ~/.bashrc"
     )
+
+
+def test_a_host_that_complains_without_end_is_told_in_a_line(environment: dict[str, str], tmp_path: Path) -> None:
+    asked = leftovers_of(tmp_path, environment, "exec cat /dev/zero >&2")
+
+    assert asked.returncode == 3
+    assert asked.stderr.startswith("leftovers: gpu-b: ")
+    assert len(asked.stderr) < 2000
 
 
 @pytest.mark.parametrize("words", [["--help"], []])
@@ -300,10 +302,10 @@ def test_a_reader_that_has_gone_keeps_nothing_from_being_done(
 
 
 def unread(words: list[str], environment: dict[str, str]) -> tuple[int, str]:
-    """The exit code and stderr of `scripts/leftovers` where nobody reads its stdout any more."""
+    """The exit code and stderr of `launch leftovers` where nobody reads its stdout any more."""
     reading, writing = os.pipe()
     os.close(reading)
-    argv = [str(ROOT / "scripts/leftovers"), *words]
+    argv = [str(ROOT / "scripts/launch"), "leftovers", *words]
     done = subprocess.run(argv, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     return done.returncode, done.stderr

@@ -1,4 +1,4 @@
-"""`scripts/leftovers` on real hosts: what a run has left there, and nothing of a run that is under way."""
+"""`launch leftovers` on real hosts: what a run has left there, and nothing of a run that is under way."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Leftovers = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def leftovers(rig: Rig, environment: dict[str, str]) -> Leftovers:
-    """Run `scripts/leftovers ARGUMENTS` on the login machine."""
+    """Run `launch leftovers ARGUMENTS` on the login machine."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        words = [*rig.login.words, str(ROOT / "scripts/leftovers"), *arguments]
+        words = [*rig.login.words, str(ROOT / "scripts/launch"), "leftovers", *arguments]
         return subprocess.run(words, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
     return run

@@ -22,7 +22,6 @@ LAUNCHER = """
     run
     restoring
     gathering sync
-    transfer
     hosts run_directory console
     cluster
     caller on_host
@@ -213,6 +212,7 @@ SENT_TO_HOSTS = {
     for program, own in {
         "agent": ("agent",),
         "examiner": ("agent", "examiner"),
+        "leftovers": ("agent", "leftovers"),
         "probe": ("probe", "agent.own_directory"),
     }.items()
     for path in sources(f"launcher/on_host/{program}")
@@ -252,7 +252,7 @@ def test_names_say_something(package: str) -> None:
 
 
 def test_command_line_starts_without_slow_imports() -> None:
-    program = "import sys, launcher.commands.cli, launcher.commands.run; print(*sys.modules)"
+    program = "import sys, launcher.commands.cli; print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
 

@@ -98,6 +98,7 @@ class Comparison:
 
 
 def kind(found: os.stat_result) -> str:
+    """What it is, in words."""
     if stat.S_ISREG(found.st_mode):
         return "a file"
     if stat.S_ISDIR(found.st_mode):
@@ -106,6 +107,7 @@ def kind(found: os.stat_result) -> str:
 
 
 def names_in(directory: bytes) -> list[str]:
+    """The entries of a directory."""
     return [name.decode("utf-8", "surrogateescape") for name in os.listdir(directory)]
 
 

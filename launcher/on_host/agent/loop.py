@@ -94,7 +94,7 @@ BUSY_POLL, IDLE_POLL = 0.01, 0.1
 LISTENER_LOOK = 0.25
 """Seconds between two looks whether a worker's server is up. Nothing waits for the answer, so none is in a hurry."""
 STOP_REQUEST = signal.SIGUSR1
-"""Asks for an orderly end of the run, on all hosts; `scripts/leftovers --stop` sends it."""
+"""Asks for an orderly end of the run, on all hosts; `launch leftovers --stop` sends it."""
 ORPHAN_GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL when the launcher is gone: nobody will collect what a worker could still save."""
 

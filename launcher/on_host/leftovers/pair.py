@@ -1,0 +1,11 @@
+"""The agent that looks for leftovers, and its guard, as with any agent."""
+
+from __future__ import annotations
+
+from launcher.on_host.agent.pair import main as guard_and_serve
+from launcher.on_host.leftovers.loop import LeftoversAgent
+
+
+def main() -> None:
+    """Split into guard and agent; greet; serve."""
+    guard_and_serve(LeftoversAgent)
