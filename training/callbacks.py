@@ -10,27 +10,8 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
+from training.keras_fix.parting import part
 from training.models import steps_made
-
-
-class Validation(keras.callbacks.Callback):  # type: ignore[misc]  # Keras carries no types
-    """Adds `val_` metrics to the logs of every epoch; has to be the first callback.
-
-    `fit(validation_data=...)` would make and destroy an iterator every epoch, which takes longer than the
-    held-out digits themselves. `dataset` must be endless: `steps` batches of it are one pass.
-    """
-
-    def __init__(self, dataset: Any, steps: int) -> None:
-        super().__init__()
-        self._batches = iter(dataset)
-        self._steps = steps
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:  # noqa: ARG002
-        self.model.make_test_function()
-        self.model.reset_metrics()
-        for _ in range(self._steps):
-            self.model.test_function(self._batches)
-        logs.update({f"val_{name}": float(value) for name, value in self.model.get_metrics_result().items()})
 
 
 class EpochLog(keras.callbacks.Callback):  # type: ignore[misc]
@@ -40,21 +21,19 @@ class EpochLog(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self._epochs = epochs
         self._say = say
-        self._started = self._last = 0.0
-        self._steps = 0
+        self._started = 0.0
+        self._rate = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         self._started = time.monotonic()
-        self._steps = 0
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        self._last = time.monotonic()
-        self._steps = batch + 1
+    def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """The steps of the epoch are done. A hook for batches would have all workers reduce their logs in each step."""
+        self._rate = self.params["steps"] / (time.monotonic() - self._started)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
-        rate = self._steps / (self._last - self._started)
         numbers = "  ".join(f"{name} {logs[name]:.4f}" for name in ("loss", "accuracy", "val_loss", "val_accuracy"))
-        self._say(f"epoch {epoch + 1:>{len(str(self._epochs))}}/{self._epochs}  {numbers}  {rate:.1f} steps/s")
+        self._say(f"epoch {epoch + 1:>{len(str(self._epochs))}}/{self._epochs}  {numbers}  {self._rate:.1f} steps/s")
 
 
 class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc]
@@ -74,6 +53,7 @@ class SaveCheckpoints(keras.callbacks.Callback):  # type: ignore[misc]
         """
         done = epoch + 1
         if not math.isfinite(logs["loss"]):
+            part(self.model.distribute_strategy)  # all workers have the same loss: none leaves before it is told
             step = steps_made(self.model)
             raise TrainingError(f"the loss is {logs['loss']} in epoch {done} (step {step}); lower --learning-rate")
         if done % self._every == 0 or done == self._epochs:

@@ -17,8 +17,8 @@ from typing import Any
 import tensorflow as tf
 
 from training.errors import TrainingError, UsageError
+from training.keras_fix.parting import gather, part
 from training.models import steps_made
-from training.strategy import gather, part
 from training.tf_config import Place
 
 PREFIX = "step"
@@ -90,7 +90,7 @@ class Checkpoints:
         found = RunState(asked) if newest is None else read_state(newest, asked)
         rows = gather(strategy, [found.epoch, found.step, fingerprint(asked)])
         part(strategy)  # one that ends by the checks below takes nobody down who has still to receive the rows
-        check_agreement(rows.tolist(), self._place, self.directory)
+        check_agreement(rows, self._place, self.directory)
         check_trajectory(asked, found.trajectory, self.directory)
         if newest is not None:
             self._restore(newest)

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from training.callbacks import EpochLog, SaveCheckpoints, Validation
+from training.callbacks import EpochLog, SaveCheckpoints
 from training.checkpoint import Checkpoints
 from training.config import TrainingConfig
 from training.data.digits import Examples, load_digits
@@ -17,8 +17,9 @@ from training.data.order import Indices, run_steps, split, steps_per_epoch, vali
 from training.data.pipeline import training_dataset, validation_dataset
 from training.export import export_model
 from training.keras_fix import progress
+from training.keras_fix.parting import wait_for_all
 from training.models import MODELS
-from training.strategy import build_strategy, wait_for_all
+from training.strategy import build_strategy
 from training.tf_config import Place
 
 WEIGHT_DECAY = 0.01
@@ -98,17 +99,18 @@ def compiled_model(config: TrainingConfig, strategy: Any, steps: int) -> Any:
 def fit(config: TrainingConfig, strategy: Any, model: Any, data: Data, done: int, callbacks: list[Any]) -> None:
     """Train from epoch `done` to the last one.
 
-    `steps_per_epoch` keeps one iterator for the whole run: destroying one costs time, and the order would start over.
+    Both datasets are endless: with `steps_per_epoch` and `validation_steps` each has one iterator for the whole run.
     """
     progress.enable()
     steps = run_steps(len(data.training.labels), config.seed, range(done, config.epochs), data.global_batch)
-    held_out = validation_dataset(strategy, data.held_out, data.validation_bounds)
     model.fit(
         training_dataset(strategy, data.training, steps),
+        validation_data=validation_dataset(strategy, data.held_out, data.validation_bounds),
+        validation_steps=(len(data.validation_bounds) - 1) // data.replicas,
         epochs=config.epochs,
         initial_epoch=done,
         steps_per_epoch=data.steps,
-        callbacks=[Validation(held_out, (len(data.validation_bounds) - 1) // data.replicas), *callbacks],
+        callbacks=callbacks,
         shuffle=False,
         verbose=0,
     )

@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from training.data.digits import Examples
 from training.data.order import Indices, local_batches, validation_pieces
-
-KEPT: list[Any] = []
+from training.keras_fix.pipelines import keeping_iterators
 
 
 def training_dataset(strategy: Any, examples: Examples, steps: Indices) -> Any:
@@ -21,7 +20,7 @@ def training_dataset(strategy: Any, examples: Examples, steps: Indices) -> Any:
         dataset = tf.data.Dataset.from_tensor_slices(batches)
         return endless(dataset.map(lambda batch: (tf.gather(images, batch), tf.gather(labels, batch))))
 
-    return lasting(strategy.distribute_datasets_from_function(worker_dataset))
+    return keeping_iterators(strategy.distribute_datasets_from_function(worker_dataset))
 
 
 def validation_dataset(strategy: Any, examples: Examples, bounds: Indices) -> Any:
@@ -33,29 +32,13 @@ def validation_dataset(strategy: Any, examples: Examples, bounds: Indices) -> An
         dataset = tf.data.Dataset.from_tensor_slices(pieces)
         return endless(dataset.map(lambda piece: (images[piece[0] : piece[1]], labels[piece[0] : piece[1]])))
 
-    return lasting(strategy.distribute_datasets_from_function(worker_dataset))
+    return keeping_iterators(strategy.distribute_datasets_from_function(worker_dataset))
 
 
 def local_replicas(context: Any) -> range:
     """The replicas that one worker's pipeline feeds, by their number in the whole cluster."""
     each = context.num_replicas_in_sync // context.num_input_pipelines
     return range(context.input_pipeline_id * each, (context.input_pipeline_id + 1) * each)
-
-
-def lasting(dataset: Any) -> Any:
-    """Keep every iterator of `dataset` until the process ends, which should be by `os._exit`.
-
-    The end of a distributed iterator waits for a tf.data optimizer thread that no option turns off. It sleeps
-    10 ms, 20, 40 ... up to a minute: a run of 25 s was seen to take 23 s more to end.
-    """
-
-    class Lasting(type(dataset)):  # type: ignore[misc]  # the dataset's class has to stay one that Keras knows
-        def __iter__(self) -> Any:
-            KEPT.append(super().__iter__())
-            return KEPT[-1]
-
-    dataset.__class__ = Lasting
-    return dataset
 
 
 def endless(dataset: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from training.strategy import gather, part
+from training.keras_fix.parting import gather, part
 
 met = Path(sys.argv[1], "met")
 chief = json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0
