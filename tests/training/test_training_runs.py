@@ -263,6 +263,23 @@ def test_workers_that_do_not_find_the_same_checkpoint_stop(two: Run, trainer: Tr
         assert "Traceback" not in output
 
 
+@pytest.mark.parametrize(
+    ("option", "code", "said"),
+    [
+        (("--global-batch-size", "25"), 2, "--global-batch-size 25 cannot be shared out evenly to 2 replicas"),
+        (("--learning-rate", "1e9"), 1, "in epoch 1 (step 29); lower --learning-rate"),
+    ],
+)
+def test_each_of_the_workers_that_end_for_the_same_reason_says_it(
+    trainer: Trainer, option: tuple[str, str], code: int, said: str
+) -> None:
+    codes, run = trainer.start("alike", 2, *option)
+    assert codes == {code}
+    for output in run.outputs:
+        assert said in output
+        assert "Traceback" not in output
+
+
 def test_a_worker_that_has_seen_all_others_come_may_leave_first(gang: Any, tmp_path: Path) -> None:
     script = str(REPOSITORY / "tests" / "training" / "scripts" / "part_from_peer.py")
     chief, other = gang(2, ["python", script, str(tmp_path)], env={"PYTHONPATH": str(REPOSITORY)}, timeout=120)

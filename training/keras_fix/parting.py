@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import tensorflow as tf
 
-from .untyped import Strategy
+from .untyped import Data, Function, Strategy
 
 
 def gather(strategy: Strategy, values: Sequence[int]) -> list[list[int]]:
     """The values of every replica, a row for each. Every worker has to call this at the same point."""
-    row = tf.constant([list(values)], tf.int64)
-
-    @tf.function  # type: ignore[untyped-decorator]
-    def rows() -> Any:
-        return strategy.run(lambda: tf.distribute.get_replica_context().all_gather(row, axis=0))
-
-    table: list[list[int]] = strategy.experimental_local_results(rows())[0].numpy().tolist()
+    rows = gathering(strategy, len(values))(tf.constant([list(values)], tf.int64))
+    table: list[list[int]] = strategy.experimental_local_results(rows)[0].numpy().tolist()
     return table
+
+
+@functools.cache  # TensorFlow warns of a function that is traced anew for each call
+def gathering(strategy: Strategy, width: int) -> Function:
+    def in_replica(row: Data) -> Data:
+        row = tf.identity(row)  # on the replica's device: what is given to the function is on none
+        return tf.distribute.get_replica_context().all_gather(row, axis=0)
+
+    def rows(row: Data) -> Data:
+        return strategy.run(in_replica, args=(row,))
+
+    function: Function = tf.function(rows, input_signature=[tf.TensorSpec([1, width], tf.int64)], autograph=False)
+    return function
 
 
 def part(strategy: Strategy) -> None:
