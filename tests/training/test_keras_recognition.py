@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -167,12 +168,29 @@ ALL = [f"{owner}.{name}" for owner, names in REPLACED.items() for name in names.
 
 
 @pytest.fixture
-def fix(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def fix(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The package of the fix, loaded anew; to see what is replaced it needs no TensorFlow."""
-    for name in [name for name in sys.modules if f"{name}.".startswith("training.keras_fix.")]:
+    for name in loaded("training.keras_fix"):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(__version__="2.21.0"))
-    return importlib.import_module("training.keras_fix")
+    yield importlib.import_module("training.keras_fix")
+    for name in loaded("training.keras_fix"):
+        del sys.modules[name]
+
+
+@pytest.fixture
+def copy(fix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A copy of the folder, in another place and under another name."""
+    shutil.copytree(PARTS.parent, tmp_path / "path" / "somebodys_copy")
+    monkeypatch.syspath_prepend(tmp_path / "path")
+    yield importlib.import_module("somebodys_copy")
+    for name in loaded("somebodys_copy"):
+        del sys.modules[name]
+
+
+def loaded(package: str) -> list[str]:
+    """The names of a package and of its modules that have been imported."""
+    return [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]
 
 
 @pytest.fixture
@@ -215,6 +233,18 @@ def test_every_known_fault_is_replaced_and_enabling_twice_changes_nothing(
     assert replaced is not stock
     assert fix.enable() == ", ".join(ALL)
     assert trainer.reduce_per_replica is replaced
+
+
+def test_of_two_copies_the_first_one_is_at_work_and_the_line_names_it(
+    fix: ModuleType, copy: ModuleType, keras: Callable[..., ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    keras(FAULTY)
+    assert copy.enable() == fix.enable()
+    for package in (fix, copy):
+        importlib.import_module(f"{package.__name__}.log").announce()
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(f" functions replaced by {copy.edition()})")
+    assert copy.edition().split() == ["somebodys_copy", fix.edition().split()[1]]
 
 
 def test_what_belongs_together_is_replaced_as_a_whole_or_not_at_all(
