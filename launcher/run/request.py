@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, get_type_hints
 from launcher.caller.here import here
 from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host
 from launcher.cluster.defaults import RUNS_DIR
-from launcher.cluster.file.keys import RESERVED
-from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.host_list import listed_cluster, local_cluster
 from launcher.cluster.plan import RESERVED, brings_training
 from launcher.cluster.redaction import redacted
@@ -119,6 +117,9 @@ def requested_cluster(request: Request) -> Cluster:
 
 def _cluster(request: Request) -> Cluster:
     if request.cluster is not None:
+        # With it comes PyYAML: 20 ms, which --workers and --hosts start without.
+        from launcher.cluster.file.reading import read_cluster_file
+
         return read_cluster_file(request.cluster, request.cluster_copy)
     return local_cluster(request.workers or 1) if request.hosts is None else listed_cluster(request.hosts)
 
@@ -150,8 +151,6 @@ def _switches(request: Request) -> dict[str, str]:
 
 
 def _refuse_reserved(env: Mapping[str, str]) -> None:
-    if not env:
-        return
     for key in env:
         for reserved, why in RESERVED.items():
             if re.fullmatch(reserved, key):
