@@ -10,9 +10,7 @@ import os
 import pwd
 import shlex
 import stat
-
-if False:  # names for type checkers only: typing costs start-up time, and this is read before the first ssh is started
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 LARGEST = 1 << 24
@@ -63,8 +61,8 @@ def open_own(directory: int, name: str, path: str | os.PathLike[str], flags: int
     return fd
 
 
-def read_own(path: str | os.PathLike[str], name: str, largest: int = LARGEST) -> tuple[bytes, int]:
-    """The content of a file in a directory, and the directory's inode.
+def read_own(path: str | os.PathLike[str], name: str, largest: int = LARGEST) -> bytes:
+    """The content of a file in a directory.
 
     Raises:
         ForeignError: the directory or the file is not this user's alone.
@@ -74,7 +72,7 @@ def read_own(path: str | os.PathLike[str], name: str, largest: int = LARGEST) ->
         content = file.read(largest + 1)
         if len(content) > largest:
             raise OSError(f"{os.fspath(path)}/{name} is longer than {largest} bytes")
-        return content, os.fstat(directory).st_ino
+        return content
 
 
 def refuse_foreign(fd: int, path: str | os.PathLike[str]) -> None:
@@ -92,11 +90,6 @@ def refuse_foreign(fd: int, path: str | os.PathLike[str]) -> None:
             f"{text} can be written by others (mode {stat.S_IMODE(found.st_mode):04o}), and programs are started as it "
             f"says. Look at what it says, then take that right away: chmod go-w {word}"
         )
-
-
-def is_made_here(host: object, inode: object, found_inode: int) -> bool:
-    """Whether a run was made on this machine in this very directory, by what its `run.json` says; a copy was not."""
-    return host == os.uname().nodename and inode == found_inode
 
 
 def _another_users(uid: int, path: str | os.PathLike[str]) -> str:

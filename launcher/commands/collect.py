@@ -17,16 +17,17 @@ from launcher.cluster.cluster import Host, Ssh
 from launcher.cluster.defaults import LEASE, LOCALHOST
 from launcher.cluster.redaction import REDACTED
 from launcher.commands import options
-from launcher.commands.run import signals_into
 from launcher.console.console import Console
 from launcher.errors import EXIT_DONE, EXIT_HOST, EXIT_WORKERS_FAILED, UsageError
 from launcher.gathering.conversation import HostAwayError
-from launcher.gathering.gathering import Gathering, Outcome
+from launcher.gathering.gathering import Gathering
+from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.report import brought_line
 from launcher.hosts import events
 from launcher.hosts.access import chosen_options
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts.signals import signals_into
 from launcher.run.request import Request, requested_cluster
 from launcher.run.resuming.resumption import is_unchanged
 from launcher.run.resuming.ssh_consent import ask_for_options
@@ -159,6 +160,6 @@ def as_host(host: RunHost) -> Host:
     return Host(host.name, (), ssh=Ssh(None, host.connect_timeout, host.ssh_options))
 
 
-def _exit_code(outcomes: Sequence[Outcome]) -> int:
+def _exit_code(outcomes: Sequence[HostGatherer]) -> int:
     away = any(isinstance(each.trouble, HostAwayError) for each in outcomes)
     return EXIT_HOST if away else EXIT_WORKERS_FAILED

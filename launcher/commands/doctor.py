@@ -14,7 +14,6 @@ import click
 from launcher.caller.standard_output import write_out
 from launcher.cluster.file.source import Places
 from launcher.commands import options
-from launcher.commands.run import signals_into
 from launcher.console.console import STDOUT
 from launcher.console.terminal import Look
 from launcher.doctor.diagnosis import diagnosed
@@ -26,6 +25,7 @@ from launcher.errors import EXIT_DONE, EXIT_HOST
 from launcher.hosts.all_hosts import StopRequestedError
 from launcher.hosts.one_host import Inbox
 from launcher.hosts.own_processes import end_what_is_left
+from launcher.hosts.signals import signals_into
 from launcher.run.request import requested_cluster
 
 EPILOG = """\b

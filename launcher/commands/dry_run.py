@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import portpicker
+from rich.console import Console
+
+from launcher.caller.here import here
 from launcher.cluster.cluster import Cluster, Host
-from launcher.cluster.plan import AttemptPlan, TaskPlan
+from launcher.cluster.plan import AttemptPlan, TaskPlan, plan_attempt
 from launcher.cluster.spec import ClusterSpec, Task, dialled_at
-from launcher.commands.free_ports import free_ports
+from launcher.errors import HostError
 from launcher.hosts.reachability import LOOPBACK
+from launcher.run.host_contexts import Names, host_contexts
+from launcher.run.request import Request
+from launcher.run.resuming.resumption import Resumption
+from launcher.run_directory.directory import RunDirectory
+from launcher.sync.project import Project, read_project
 from launcher.wording import amount, counted, harmless, listed
-
-if TYPE_CHECKING:
-    from launcher.sync.project import Project  # not needed where nothing is sent
 
 ANY_PORT = "0"
 """Of a host that is not asked, and whose `ports` do not say: for machines."""
@@ -30,6 +38,21 @@ ADMITTED = {
     "hosts": "only the hosts of the run may connect to the tasks' ports",
     "all": "anybody may connect to the tasks' ports (network: {open: true})",
 }
+
+
+def planned(cluster: Cluster, request: Request, earlier: Resumption | None = None) -> str:
+    """What `--dry-run` prints: the next attempt, with ports that are free now (a real run holds ports of its own)."""
+    unknown_port = ANY_PORT if request.as_json else CHOSEN_AT_START
+    spec = supposed_spec(cluster.hosts, unknown_port)
+    supposed = RunDirectory(Path(here(), request.runs_dir) / RunDirectory.name_for(cluster.name, datetime.now()))
+    directory = earlier.directory if earlier else supposed
+    names = Names.of(directory.name, earlier.run_id if earlier else "", lambda: UNKNOWN_DIGITS)
+    contexts = host_contexts(cluster, directory, names, {}, fix_keras=not request.no_keras_fix)
+    plan = plan_attempt(cluster, spec, contexts, names.run_id, directory.next_attempt())
+    project = sent_project(cluster, [request.runs_dir])
+    if request.as_json:
+        return as_json(plan, project) + "\n"
+    return as_text(plan, project, color=sys.stdout.isatty())
 
 
 def supposed_spec(hosts: Sequence[Host], unknown_port: str) -> ClusterSpec:
@@ -55,9 +78,27 @@ def supposed_spec(hosts: Sequence[Host], unknown_port: str) -> ClusterSpec:
 
 def _ports(host: Host, unknown: str) -> Mapping[Task, int | str]:
     if host.is_local:
-        return free_ports(host)
+        return _free_ports(host)
     first = host.ports.first if host.ports else None
     return {task: unknown if first is None else first + n for n, task in enumerate(host.tasks)}
+
+
+def _free_ports(host: Host) -> dict[Task, int]:
+    """One free port for each task of a host, from its `ports` if it names some (portpicker knows portservers).
+
+    Raises:
+        HostError: the range has not as many free ports as there are tasks.
+    """
+    if host.ports is None:
+        return {task: portpicker.pick_unused_port() for task in host.tasks}
+    candidates = range(host.ports.first, host.ports.last + 1)
+    found = [port for port in candidates if portpicker.is_port_free(port)][: len(host.tasks)]
+    if len(found) < len(host.tasks):
+        raise HostError(
+            f"{host.name}: {len(host.tasks)} free ports are needed in {host.ports.first}-{host.ports.last}, "
+            f"{len(found)} were found; change `ports`"
+        )
+    return dict(zip(host.tasks, found, strict=True))
 
 
 def sent_project(cluster: Cluster, left_out: Iterable[Path]) -> Project | None:
@@ -68,8 +109,6 @@ def sent_project(cluster: Cluster, left_out: Iterable[Path]) -> Project | None:
     """
     if cluster.sync is None or all(host.is_local for host in cluster.hosts):
         return None
-    from launcher.sync.project import read_project
-
     return read_project(cluster.sync, left_out)
 
 
@@ -88,10 +127,6 @@ def as_text(plan: AttemptPlan, project: Project | None = None, width: int | None
         width: columns to fold at; None: the terminal's, or no folding where there is none.
         color: whether headings are emphasised.
     """
-    import io
-
-    from rich.console import Console
-
     out = io.StringIO()
     console = Console(
         file=out,

@@ -16,11 +16,11 @@ from launcher.cluster.cluster import Host
 from launcher.cluster.defaults import LEASE, LOCALHOST, REMOTE_RUNS_DIR
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.commands import options
-from launcher.commands.run import signals_into
 from launcher.errors import EXIT_DONE, EXIT_HOST, UsageError
 from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts, StopRequestedError
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts.signals import signals_into
 from launcher.hosts.transport import LEFTOVERS
 from launcher.on_host.agent.messages import Command, Event
 from launcher.on_host.leftovers.messages import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,9 +13,7 @@ from launcher.caller.standard_output import writing_out
 from launcher.cluster.defaults import RUNS_DIR
 from launcher.cluster.placeholders import kept
 from launcher.errors import UsageError
-
-if TYPE_CHECKING:
-    from launcher.run.request import Request
+from launcher.run.request import Request
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 BEFORE_COMMAND = SETTINGS | {"allow_interspersed_args": False}
@@ -92,8 +90,6 @@ def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Req
     Raises:
         UsageError: options that exclude or miss each other.
     """
-    from launcher.run.request import Request
-
     asked = Request(env=dict(map(_assignment, env)), stall=None if stall is None else _stall_seconds(stall), **given)
     if len(asked.start_on) > 1:
         options = " and ".join(f"--{option}" for option in asked.start_on)
@@ -107,7 +103,7 @@ def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Req
 
 
 def _stall_seconds(text: str) -> float:
-    from launcher.cluster.file.keys import STALL
+    from launcher.cluster.file.keys import STALL  # with it comes PyYAML: 20 ms before any agent is started
 
     seconds = STALL.seconds(text)
     if seconds is None:

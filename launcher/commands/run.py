@@ -1,122 +1,157 @@
-"""From the command line's wishes to the exit code: which cluster, which hosts, then the run itself."""
+"""`launch` itself: start a program on the hosts of a cluster, and stay with it to its end."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import sys
-from collections.abc import Iterator
-from datetime import datetime
-from pathlib import Path
+import os
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import click
+
+from launcher import __version__
 from launcher.caller.here import here
 from launcher.caller.standard_output import write_out
-from launcher.cluster.cluster import Cluster
-from launcher.errors import EXIT_DONE
-from launcher.hosts import events
+from launcher.cluster.plan import is_off
+from launcher.commands import options
+from launcher.errors import EXIT_DONE, UsageError
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.one_host import Inbox
 from launcher.hosts.own_processes import adopt_orphans, end_what_is_left
+from launcher.hosts.signals import signals_into
 from launcher.run.missing_program import refuse_missing_programs
 from launcher.run.request import Request, requested_cluster
 
 if TYPE_CHECKING:
-    from launcher.run.result import RunResult
     from launcher.run.resuming.resumption import Resumption
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EPILOG = """\b
+COMMAND is any program; without it the cluster file's is run, else the training program that comes with tf-launch
+(`python -m training`). `train.py ...` means `python train.py ...`.
+
+\b
+`python` (or `python3`) in front means the one of --python, or else of the cluster file. Where neither names one, it is
+on this machine that of the active virtual environment (VIRTUAL_ENV, CONDA_PREFIX), or else tf-launch's own.
+
+\b
+In COMMAND and --env, {index}, {rank}, {type}, {workers}, {address}, {chief_address}, {host} and {run_dir} stand for
+each task's own (docs/cluster_file.md); any other text in braces stays as it is.
+
+\b
+Each task finds TF_CONFIG in its environment, and LAUNCH_OUTPUT_DIR: the directory for all that it makes (checkpoints,
+TensorBoard logs, models), the same in every attempt. It is, or is brought to, chief/ in the run's directory.
+
+\b
+Examples:
+  {launch} --cluster cluster_configs/two_local.yaml
+  {launch} --workers 2 -- python train.py --epochs 3
+  {launch} -H localhost:2,gpu-b:2 train.py
+  {launch} --cluster two_local.yaml --dry-run --json
+
+\b
+Other commands (each has its own --help):
+  {launch} collect [RUN]       bring what a run has left on its hosts
+  {launch} doctor -c FILE      examine the hosts and the network between them, start nothing
+  {launch} leftovers [HOST]    list what runs have left on hosts, end or remove it
+
+\b
+Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot do what is asked of it,
+130 and 143 interrupted by Ctrl-C or SIGTERM.
+"""
+
+
+@click.command(cls=options.Command, context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
+@options.cluster
+@options.hosts
+@options.workers
+@click.option("--dry-run", is_flag=True, help="Show what would be started, start and write nothing.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="For machines: the plan with --dry-run, else the run's result at the end, on stdout.",
+)
+@options.runs_dir
+@click.option(
+    "--resume",
+    metavar="RUN",
+    help="Go on with an earlier run (name, path or `latest`) in its directory, where its checkpoints are: as it was "
+    "begun, but for the options and the COMMAND that are given beside it.",
+)
+@options.take_over
+@options.trust_ssh_options
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Start the gang again up to N times after a failure; with a chief and a ps, a worker that died alone.",
+)
+@options.stall
+@options.env
+@options.python
+@click.option("-q", "--quiet", is_flag=True, help="Show the chief's log only.")
+@click.option("-v", "--verbose", is_flag=True, help="Show TensorFlow's start-up lines, too, and each worker's own.")
+@options.no_color
+@click.option(
+    "--no-keras-fix",
+    is_flag=True,
+    help="Leave Keras 3 as it is: no fix, no reports of progress. LAUNCH_KERAS_FIX=0 does the same.",
+)
+@click.option(
+    "--keras",
+    type=click.Choice(["2", "3"]),
+    help="The Keras that tf.keras is: 2 is tf_keras (TF_USE_LEGACY_KERAS=1), which must be installed where the workers "
+    "run; `import keras` gets it, too.",
+)
+@click.option(
+    "--keep-tf-config",
+    is_flag=True,
+    help="A program that sets TF_CONFIG itself keeps it. Else launch's wins, unless the program's names addresses of "
+    "the run. LAUNCH_TF_CONFIG=0 does the same.",
+)
+@click.version_option(__version__, prog_name="launch")
+@options.command
+def command(**given: Any) -> None:
+    """Start a TensorFlow program on several processes: TF_CONFIG, logs, stop and clean-up included."""
+    given["no_keras_fix"] |= is_off(os.environ.get("LAUNCH_KERAS_FIX"))
+    given["keep_tf_config"] |= is_off(os.environ.get("LAUNCH_TF_CONFIG"))
+    try:
+        here()
+    except OSError as error:
+        raise UsageError(f"the working directory is not there ({error.strerror}): cd to one that exists") from error
+    raise SystemExit(run(options.request(**given)))
 
 
 def run(request: Request) -> int:
-    """Do what the command line asks, in a process of our own; return the exit code.
+    """Do what the command line asks; return the exit code. The process is ours: orphans of the run become its children.
 
     Raises:
         LaunchError: nothing was started, or a host failed before any worker was.
     """
     if request.resume is None:
         return _run(request)
-    from launcher.run.resuming.resumption import resumed
+    from launcher.run.resuming.resumption import resumed  # it reads run.json by msgspec: 8 ms before any agent starts
 
     with resumed(request) as earlier:
         return _run(earlier.request, earlier)
 
 
 def _run(request: Request, earlier: Resumption | None = None) -> int:
+    """`earlier`: the run that goes on."""
     cluster = requested_cluster(request)
     if request.dry_run:
+        from launcher.commands.dry_run import planned  # it shows by rich, which takes longer to import than a start
+
         write_out(planned(cluster, request, earlier))
         return EXIT_DONE
     refuse_missing_programs(cluster)
     if earlier is not None:
         earlier.ask_for_options(cluster)
+    inbox: Inbox = SimpleQueue()
     try:
-        return launch(cluster, request, earlier, in_own_process=True).exit_code
+        with signals_into(inbox), Hosts(cluster.hosts, inbox, cluster.timeouts.lease) as hosts:
+            from launcher.run.session import Session  # while the agents start: neither waits for the other
+
+            adopt_orphans()
+            return Session(cluster, request, hosts, inbox, earlier).to_its_end().exit_code
     finally:
         end_what_is_left()
-
-
-def planned(cluster: Cluster, request: Request, earlier: Resumption | None = None) -> str:
-    """What `--dry-run` prints: the next attempt, with ports that are free now (a real run holds ports of its own)."""
-    from launcher.cluster.plan import plan_attempt
-    from launcher.commands import dry_run
-    from launcher.run.host_contexts import Names, host_contexts
-    from launcher.run_directory.directory import RunDirectory
-
-    unknown_port = dry_run.ANY_PORT if request.as_json else dry_run.CHOSEN_AT_START
-    spec = dry_run.supposed_spec(cluster.hosts, unknown_port)
-    supposed = RunDirectory(Path(here(), request.runs_dir) / RunDirectory.name_for(cluster.name, datetime.now()))
-    directory = earlier.directory if earlier else supposed
-    names = Names.of(directory.name, earlier.run_id if earlier else "", lambda: dry_run.UNKNOWN_DIGITS)
-    contexts = host_contexts(cluster, directory, names, {}, fix_keras=not request.no_keras_fix)
-    plan = plan_attempt(cluster, spec, contexts, names.run_id, directory.next_attempt())
-    project = dry_run.sent_project(cluster, [request.runs_dir])
-    if request.as_json:
-        return dry_run.as_json(plan, project) + "\n"
-    return dry_run.as_text(plan, project, color=sys.stdout.isatty())
-
-
-def launch(
-    cluster: Cluster,
-    request: Request,
-    earlier: Resumption | None = None,
-    *,
-    in_own_process: bool = False,
-) -> RunResult:
-    """Run a cluster to its end: start, watch, stop, restart, and say how it went. `earlier`: the run that goes on.
-
-    `in_own_process`: orphans of the run may become this process's children.
-
-    Raises:
-        LaunchError: nothing was started, or a host failed before any worker was.
-    """
-    inbox: Inbox = SimpleQueue()
-    with signals_into(inbox), Hosts(cluster.hosts, inbox, cluster.timeouts.lease) as hosts:
-        # Imported while the agents start: neither waits for the other.
-        from launcher.run.session import Session
-
-        if in_own_process:
-            adopt_orphans()
-        return Session(cluster, request, hosts, inbox, earlier).to_its_end()
-
-
-@contextlib.contextmanager
-def signals_into(inbox: Inbox) -> Iterator[None]:
-    """While this lasts, a signal that ends programs becomes an event, and Ctrl-Z does nothing.
-
-    A suspended launcher would send its agents no sign of life, and they would end the workers with the lease.
-    """
-
-    def interrupt(number: int, _frame: object) -> None:
-        inbox.put(events.Interrupted(number))
-
-    # nohup: a hangup that the user wants ignored stays so. Ctrl-C is heard even where a shell's `&` had it ignored.
-    heard = [each for each in SIGNALS if each != signal.SIGHUP or signal.getsignal(each) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in heard}
-    before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, action in before.items():
-            signal.signal(number, action)

@@ -38,7 +38,6 @@ class Checkpoint:
 
     @property
     def complete(self) -> bool:
-        """All its files are there."""
         return self.index is not None and not self.missing
 
     @property
@@ -48,7 +47,6 @@ class Checkpoint:
 
     @property
     def mtime_ns(self) -> int:
-        """When it was written."""
         return max(file.mtime_ns for file in self.files)
 
 

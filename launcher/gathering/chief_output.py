@@ -18,11 +18,11 @@ from launcher.gathering.remote_files import Listing, RemoteFile
 from launcher.gathering.report import gathered_line, under_way_line
 from launcher.gathering.selection import Batch, Selection, grows, outdated, select
 from launcher.gathering.state_file import newest_named
-from launcher.gathering.under_way import UnderWay
 from launcher.on_host.agent.files import EVERYTHING
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import shown
+from launcher.transfer.under_way import UnderWay
 
 LONG, VERY_LONG = 1 << 27, 1 << 30
 """Bytes that take a while: whoever waits for them is told. While the run goes on nobody waits."""

@@ -78,6 +78,7 @@ class Errand:
 
         Raises:
             HostAwayError, GivenUpError: nobody answers any more.
+            ErrandAskedError: something else comes first, and nobody waits for this one any more.
             RefusedError: what is answered cannot be.
         """
         trouble: Exception | None = None
@@ -86,7 +87,7 @@ class Errand:
                 self._do(conversation)
         except Exception as error:
             trouble = error
-            if isinstance(error, HostAwayError | GivenUpError | RefusedError):
+            if isinstance(error, HostAwayError | GivenUpError | ErrandAskedError | RefusedError):
                 raise
         finally:
             self.end(trouble)
@@ -251,7 +252,6 @@ class Conversation:
 
 
 def _length(news: Event) -> int:
-    """Bytes of a file in it."""
     return len(news.data) if isinstance(news, FilePiece) else 0
 
 

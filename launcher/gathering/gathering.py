@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -17,22 +16,17 @@ from launcher.cluster.defaults import LOCALHOST
 from launcher.gathering.chief_directory import is_copy
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError
-from launcher.gathering.gathered import Gathered
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.newest_step import NewestStep
 from launcher.gathering.other_output import OtherOutput
-from launcher.gathering.remote_files import RefusedError, RemoteFile, plain_names
+from launcher.gathering.remote_files import RemoteFile, plain_names
 from launcher.gathering.report import left_line, retry_line, stays_line, trouble_lines
 from launcher.gathering.worker_logs import WorkerLogs
 from launcher.hosts.events import Answer, HostLost
-from launcher.on_host.agent.files import EVERYTHING
-from launcher.on_host.agent.messages import Command, Event, ListFiles
+from launcher.on_host.agent.messages import Command
 from launcher.run_directory.brought import Brought
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
-
-STEP_QUESTION = 0
-"""The number of the question for the newest step; what the threads ask has higher ones."""
 
 
 class Ask(Protocol):
@@ -47,16 +41,6 @@ class Say(Protocol):
 
     def __call__(self, text: str, *, error: bool = False) -> None:
         """From any thread; never waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How it went with one host."""
-
-    host: RunHost
-    gathered: Gathered
-    trouble: Exception | None
-    """Why not all is here."""
 
 
 class Gathering:
@@ -95,7 +79,7 @@ class Gathering:
         self._interval = interval
         self._still_running = still_running
         self._hosts: dict[str, RunHost] = {}
-        self._chief: str | None = None
+        self._chief = ""
         self._gatherers: dict[str, HostGatherer] = {}
         self._busy: set[HostGatherer] = set()
         self._lost: set[str] = set()
@@ -103,12 +87,11 @@ class Gathering:
         """Why the agent of each host that was lost has gone."""
         self._finishing = False
         self._lock = threading.Lock()
-        self._step = NewestStep(is_over=True)
-        self._numbers = itertools.count(STEP_QUESTION + 1)
+        self._numbers = itertools.count()
 
     def begin(self, hosts: Sequence[RunHost], is_lost: Callable[[str], bool]) -> None:
         """The run's hosts are there: again, maybe, and some of them with a new agent; or lost once more already."""
-        self._chief = chief_host(hosts).name if hosts else None
+        self._chief = chief_host(hosts).name if hosts else ""
         self._hosts = {host.name: host for host in hosts if host.name != LOCALHOST}
         for host in self._hosts.values():
             if host.name not in self._gatherers or host.name in self._lost:
@@ -125,29 +108,18 @@ class Gathering:
         if isinstance(event, HostLost):
             self._lost.add(event.host)
             self.losses[event.host] = event.reason
-            self._step.is_over |= event.host == self._chief
             if gatherer is not None:
                 # A run tells itself why it lost a host; once it has ended, nobody else does.
                 gatherer.conversation.hear(HostAwayError(event.reason if self._finishing else ""))
-        elif getattr(event.message, "number", None) == STEP_QUESTION:
-            self._add_to_step(event.host, event.message)
         elif gatherer is not None and hasattr(event.message, "number"):
             gatherer.conversation.hear(event.message)
 
-    def _add_to_step(self, host: str, news: Event) -> None:
-        try:
-            self._step.add(news)
-        except RefusedError as error:
-            self._step.is_over = True
-            self._refuse(host, str(error))
-
     def ask_newest_step(self) -> NewestStep:
         """How far the checkpoints of a chief on another host have come, before they are here."""
-        chief = self._hosts.get(self._chief or "")
-        self._step = NewestStep(is_over=chief is None or chief.name in self._lost)
-        if chief is not None and not self._step.is_over:
-            self._ask(chief.name, ListFiles(STEP_QUESTION, chief.output_dir, [EVERYTHING]))
-        return self._step
+        asked = NewestStep()
+        if self._chief in self._hosts:
+            asked.errand = self.errand(self._chief, partial(asked.find, self._hosts[self._chief].output_dir))
+        return asked
 
     def has_lost(self, host: str) -> bool:
         """Its agent has gone since `begin`: it may come back with another disk."""
@@ -189,12 +161,8 @@ class Gathering:
             return not self._busy
 
     @property
-    def outcomes(self) -> list[Outcome]:
-        """How it went with each host so far."""
-        return [
-            Outcome(self._hosts[name], gatherer.gathered, gatherer.trouble)
-            for name, gatherer in self._gatherers.items()
-        ]
+    def outcomes(self) -> list[HostGatherer]:
+        return list(self._gatherers.values())
 
     def tell(self, again: str) -> bool:
         """Say what is not here and why; return `has_all`. `again`: the command that tries it once more."""
@@ -213,7 +181,7 @@ class Gathering:
         """Nothing has kept anything from coming."""
         return all(each.trouble is None for each in self.outcomes)
 
-    def _staying(self, outcome: Outcome) -> list[RemoteFile]:
+    def _staying(self, outcome: HostGatherer) -> list[RemoteFile]:
         """What only its host has: neither the chief's files, which are here, nor what was brought there of them."""
         if outcome.host.name == self._chief:
             return list(outcome.gathered.stays)
@@ -228,7 +196,7 @@ class Gathering:
         is_chief = host.name == self._chief and bool(self._names)
         output = ChiefOutput(self._directory, host, self._names, self._say) if is_chief else None
         return HostGatherer(
-            host.name,
+            host,
             Conversation(partial(self._ask, host.name), self._numbers),
             None if self._still_running else WorkerLogs(self._directory, host.run_dir, host.tasks),
             output or OtherOutput(host.output_dir),

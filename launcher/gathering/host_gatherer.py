@@ -22,6 +22,7 @@ from launcher.gathering.other_output import OtherOutput
 from launcher.gathering.record import InUseError, in_turn
 from launcher.gathering.remote_files import RefusedError
 from launcher.gathering.worker_logs import WorkerLogs
+from launcher.run_directory.state import RunHost
 
 
 class NotOverError(Exception):
@@ -33,7 +34,7 @@ class HostGatherer:
 
     def __init__(
         self,
-        host: str,
+        host: RunHost,
         conversation: Conversation,
         logs: WorkerLogs | None,
         output: ChiefOutput | OtherOutput,
@@ -45,7 +46,7 @@ class HostGatherer:
         """Nothing is asked yet.
 
         Args:
-            host: its name.
+            host: from which files come.
             conversation: with its agent.
             logs: of its workers; None: they go on being written.
             output: its output directory.
@@ -54,6 +55,7 @@ class HostGatherer:
             refuse: told why nothing is taken from this host any more: what it answers cannot be.
             ended: called, from the thread, when no more will come.
         """
+        self.host = host
         self.conversation = conversation
         self.gathered = Gathered()
         """What has been brought, once all is over."""
@@ -68,10 +70,9 @@ class HostGatherer:
         self._finishing = threading.Event()
         self._is_over = threading.Event()
         """Nobody talks to the host any more."""
-        self._thread = threading.Thread(target=self._run, name=f"files of {host}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"files of {host.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def finish(self) -> None:
@@ -108,12 +109,17 @@ class HostGatherer:
 
     def _look_now_and_then(self) -> None:
         said: type[Exception] | None = None  # each kind of trouble once, until it is over
-        while not self._finishing.is_set():
+        errand: Errand | None = None
+        while errand is not None or not self._finishing.is_set():
             try:
+                if errand is not None:
+                    doing, errand = errand, None
+                    doing.run(self.conversation)
+                    continue
                 self.conversation.pause(self._interval or None)
                 trouble = None if self._finishing.is_set() else self._look()
             except ErrandAskedError as asked:
-                asked.errand.run(self.conversation)
+                errand = asked.errand
                 continue
             except BrokenOffError:
                 continue  # the errand had just ended

@@ -47,12 +47,10 @@ class RemoteFile(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """The path of the directory that it lies in."""
         return self.path.rpartition("/")[0]
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.path.rpartition("/")[2]
 
     @property

@@ -23,17 +23,14 @@ MOST_NAMES = 5
 
 
 def gathered_line(batch: Batch) -> str:
-    """A checkpoint has come."""
     return f"gathered {shown(Path(batch.name))} ({counted(len(batch.files), 'file')}, {exact_size(batch.size)})"
 
 
 def under_way_line(host: str, size: int) -> str:
-    """Files come that take a while."""
     return f"bringing {exact_size(size)} from {host}"
 
 
 def brought_line(host: str, gathered: Gathered) -> str:
-    """What a look has brought."""
     files = sum(len(batch.files) for batch in gathered.batches)
     if not files:
         return f"nothing new on {host}"

@@ -56,12 +56,10 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Bytes."""
         return sum(file.size for file in self.files)
 
     @property
     def mtime_ns(self) -> int:
-        """When it was written."""
         return max(file.mtime_ns for file in self.files)
 
 

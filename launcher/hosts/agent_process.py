@@ -9,13 +9,10 @@ import os
 import select
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from launcher.hosts.outbox import Outbox
 from launcher.hosts.transport import AGENT, SSH, opening
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PIPE_SIZE = 1 << 20
 """Bytes; the kernel's default of 64 KiB would cost a switch of processes for every chunk of log."""

@@ -8,7 +8,6 @@ from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.hosts.facts import HostFacts, candidates
 from launcher.on_host.agent.messages import Target
-from launcher.on_host.agent.resolving import CANNOT_RESOLVE
 from launcher.wording import listed
 
 LOOPBACK = "127.0.0.1"
@@ -72,6 +71,8 @@ class Proof:
 
     def _note(self, name: str, address: str, failed: Mapping[str, str]) -> list[str]:
         """Who could not reach a host at an address, and why; return who does not know that name."""
+        from launcher.on_host.agent.resolving import CANNOT_RESOLVE  # with it comes `socket`: 3 ms
+
         unresolving = [dialler for dialler, why in failed.items() if why.startswith(CANNOT_RESOLVE)]
         self._tried[name] += [
             f"{dialler} {why}"

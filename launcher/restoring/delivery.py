@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
@@ -23,17 +22,13 @@ from launcher.on_host.agent.messages import (
     PieceDelivered,
     PlaceDelivery,
 )
-from launcher.on_host.agent.window import CAREFUL, SendWindow
 from launcher.restoring.parcels import Parcel
 from launcher.run_directory.directory import file_name
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import shown
+from launcher.transfer.outgoing import PIECE, Outgoing
 from launcher.wording import exact_size
 
-PIECE = 1 << 17
-"""Bytes in one frame."""
-FRAME_COST = 512
-"""Bytes that a frame counts beside its content, so that many empty files are held back, too."""
 SPARE_ROOM = 1 << 20
 """Bytes that are left free on the host's disk."""
 _REMEDIES = {
@@ -52,7 +47,7 @@ class Delivery:
         self._conversation = conversation
         self._send = send
         self._number = conversation.new_number()
-        self._window = SendWindow(CAREFUL)
+        self._outgoing = Outgoing(send, lambda: self._answer(PieceDelivered))
 
     def bring(self, parcels: Sequence[Parcel], moved: Callable[[int], None]) -> None:
         """Send all of them, and have them put in place in this order. `moved` is told of the bytes that have gone.
@@ -72,8 +67,7 @@ class Delivery:
         self._send(BeginDelivery(self._number, self._host.output_dir, staging(self._host)))
         self._check_room(sum(parcel.file.size for parcel in parcels), self._answer(DeliveryReady).free)
         digests = [self._send_file(number, parcel, moved) for number, parcel in enumerate(parcels)]
-        while not self._window.is_empty:
-            self._await_taken()
+        self._outgoing.drain()
         files = [(*each.file, digest) for each, digest in zip(parcels, digests, strict=True)]
         self._send(PlaceDelivery(self._number, files))
         self._answer(DeliveryPlaced)
@@ -82,17 +76,10 @@ class Delivery:
         digest = hashlib.sha256()
         with contextlib.closing(pieces(parcel.content)) as coming:
             for piece in coming:
-                while not self._window.is_open:
-                    self._await_taken()
-                self._send(DeliverPiece(self._number, number, parcel.file.path, piece))
-                self._window.sent(len(piece) + FRAME_COST, time.monotonic())
+                self._outgoing.send(DeliverPiece(self._number, number, parcel.file.path, piece), len(piece))
                 digest.update(piece)
                 moved(len(piece))
         return digest.hexdigest()
-
-    def _await_taken(self) -> None:
-        self._answer(PieceDelivered)
-        self._window.oldest_arrived(time.monotonic())
 
     def _answer(self, kind: type[Kind]) -> Kind:
         answer = self._conversation.answer(self._number)
@@ -115,7 +102,6 @@ def staging(host: RunHost) -> str:
 
 
 def failed(host: RunHost, told: FilesFailed) -> str:
-    """What the host could not do, and the remedy."""
     remedy = next((remedy for codes, remedy in _REMEDIES.items() if told.code in codes), "look at it there")
     return f"{host.name}: {shown(Path(host.output_dir, told.path))}: {readable(told.reason)}; {remedy}"
 

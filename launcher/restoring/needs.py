@@ -46,7 +46,6 @@ class Needs:
 
     @property
     def files(self) -> tuple[RemoteFile, ...]:
-        """All of them."""
         batches = (file for batch in (*self.others, *self.checkpoints) for file in batch.files)
         return (*batches, *self.state_files)
 

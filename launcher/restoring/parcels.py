@@ -91,7 +91,6 @@ def _is_wanted(found: RemoteFile | None, parcel: Parcel, is_ours: Callable[[str,
 
 
 def brought_line(host: str, parcels: Sequence[Parcel]) -> str:
-    """What has come to a host."""
     size = exact_size(sum(each.file.size for each in parcels))
     checkpoints = [each.batch for each in parcels if each.is_checkpoint and isinstance(each.content, Path)]
     names = list(dict.fromkeys(checkpoints))

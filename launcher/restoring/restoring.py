@@ -18,7 +18,6 @@ from launcher.gathering.gathering import Gathering, Say
 from launcher.gathering.record import InUseError, in_turn
 from launcher.gathering.remote_files import RefusedError, RemoteFile
 from launcher.gathering.state_file import newest_named
-from launcher.gathering.under_way import UnderWay
 from launcher.on_host.agent.files import EVERYTHING, walk
 from launcher.on_host.agent.messages import Command
 from launcher.restoring.delivery import Delivery
@@ -29,6 +28,7 @@ from launcher.run_directory.chief_files import unread
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
 from launcher.run_directory.whole_files import relative
+from launcher.transfer.under_way import UnderWay
 from launcher.wording import exact_size
 
 Deliver = Callable[[str, Command], None]

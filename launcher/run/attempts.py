@@ -12,7 +12,7 @@ from launcher.errors import EXIT_DONE, EXIT_WORKERS_FAILED, HostError
 from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts, StopRequestedError
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
-from launcher.run.attempt.gang import AttemptResult
+from launcher.run.attempt.actions import AttemptResult
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.supervisor import supervise
 from launcher.run.failure.failure import Failure

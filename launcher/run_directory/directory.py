@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.caller.here import here
-from launcher.caller.own_files import ForeignError, is_made_here, read_own
+from launcher.caller.own_files import ForeignError, read_own
 from launcher.cluster.defaults import RUNS_DIR
 from launcher.cluster.spec import Task
 from launcher.errors import LaunchError, UsageError
@@ -158,7 +158,7 @@ class RunDirectory(NamedTuple):
         import msgspec
 
         try:
-            content, _ = read_own(self.path, self.run_file.name)
+            content = read_own(self.path, self.run_file.name)
             return msgspec.convert(json.loads(content), RunState)
         except ForeignError as error:
             raise UsageError(str(error)) from error
@@ -183,7 +183,7 @@ class RunDirectory(NamedTuple):
 
     def is_made_here(self, state: RunState) -> bool:
         """Whether the run is one of this machine and this directory, not a copy or another machine's."""
-        return is_made_here(state.launcher.host, state.inode, self.inode)
+        return state.launcher.host == os.uname().nodename and state.inode == self.inode
 
     @property
     def inode(self) -> int:

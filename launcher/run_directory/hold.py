@@ -256,7 +256,7 @@ def _signed(claim: Path) -> Holder | None:
 
 def _read(claim: Path) -> Holder | None:
     try:
-        told = json.loads(read_own(claim.parent, claim.name, LARGEST)[0])
+        told = json.loads(read_own(claim.parent, claim.name, LARGEST))
         inodes = (int(told.get(name, 0)) for name in ("directory", "lock"))
         return Holder(Launcher(**told["launcher"]), str(told["does"]), str(told["since"]), int(told["reach"]), *inodes)
     except (ForeignError, OSError, ValueError, LookupError, TypeError):

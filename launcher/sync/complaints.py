@@ -35,18 +35,15 @@ def in_the_way(host: str, top: str, files: Sequence[tuple[str, str]]) -> str:
 
 
 def left_there(host: str, kept: Sequence[str]) -> str:
-    """Files that are gone here, and that somebody has changed there."""
     names = listed([shown(Path(path)) for path in kept])
     return f"{host}: left there, though gone here, because it was changed there: {names}"
 
 
 def waiting(host: str, path: str) -> str:
-    """Others have the directory at the moment."""
     return f"{host}: waiting until another host or launch is done with {_place(path)}"
 
 
 def no_room(host: str, top: str, needed: int, free: int) -> str:
-    """The disk is too small."""
     found = f"the project needs {amount(needed)} there, {amount(free)} are free"
     return f"{host}: {_place(top)}: {found}; {_remedy('ENOSPC')}"
 
@@ -57,7 +54,6 @@ def failed(host: str, top: str, path: str, code: str, reason: str) -> str:
 
 
 def not_received(host: str, top: str, path: str) -> str:
-    """A file was sent and is not there."""
     return f"{host}: {_place(top, path)} was sent, and is not there now; does something else delete it? Launch again"
 
 

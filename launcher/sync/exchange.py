@@ -1,19 +1,18 @@
-"""One host's share of sending the project: what its agent is asked, and what its answers lead to, step after step."""
+"""One host's share of sending the project: what its agent is asked, one question after the other, and what follows."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
+from typing import TypeVar
 
 from launcher.errors import HostError
 from launcher.on_host.agent.messages import (
     BringProjectPiece,
     Command,
     CompareProject,
+    Event,
     PrepareProject,
     ProjectCompared,
     ProjectFailed,
@@ -23,212 +22,178 @@ from launcher.on_host.agent.messages import (
     ProjectWaits,
     SettleProject,
 )
-from launcher.on_host.agent.window import CAREFUL, SendWindow
 from launcher.sync.complaints import failed, in_the_way, left_there, no_room, not_received, waiting
-from launcher.sync.project import Project, ProjectFile
+from launcher.sync.project import Project
+from launcher.sync.rsync import Rsync
+from launcher.transfer.outgoing import PIECE, Outgoing
+from launcher.transfer.under_way import UnderWay
 from launcher.wording import amount
 
-PIECE = 1 << 17
-"""Bytes of a file in one frame."""
-FRAME_COST = 512
-"""Bytes that a frame counts beside its content, so that many empty files are held back, too."""
 WORTH_RSYNC = 8 << 20
 """Bytes from which rsync is used: it needs a connection of its own, in whose time this much is sent without it."""
-REPORT = 5.0
-"""Seconds between two lines about a transfer that takes its time."""
-
-Result = TypeVar("Result")
-Awaited = TypeVar("Awaited")
-Steps = Generator[bool, None, Result]
-"""Yields whether there is more to do at once; if not, it waits for an answer."""
 
 
-class Couriered(NamedTuple):
-    """How far rsync has come."""
-
-    bytes: int
-    reason: str | None = None
-    """It has ended: nothing if all went well, else why not."""
+Kind = TypeVar("Kind", bound=Event)
 
 
-class Courier(Protocol):
-    """What brings files past the agent's own connection: rsync."""
-
-    def start(self, top: str, files: Sequence[ProjectFile]) -> None:
-        """Begin. Answers: `Couriered`, the last with a reason."""
-
-    def end(self) -> None:
-        """Stop it if it still runs."""
+class StoppedError(Exception):
+    """Nobody waits any more for the project to be there."""
 
 
-@dataclass(slots=True)
 class Exchange:
-    """One host's share, as far as it has come."""
+    """Done by a thread of its own; any thread may pass on what the agent answers."""
 
-    host: str
-    top: str
-    """The directory on the host."""
-    project: Project
-    ask: Callable[[Command], None]
-    say: Callable[[str], None]
-    courier: Courier | None
-    """None: this machine has none."""
-    busy: bool = field(default=True, init=False)
-    """There is more to do at once: call `proceed`."""
-    over: bool = field(default=False, init=False)
-    _window: SendWindow = field(default_factory=lambda: SendWindow(CAREFUL), init=False)
-    _sent: int = field(default=0, init=False)
-    _report_at: float = field(default=0.0, init=False)
-    _answers: deque[object] = field(default_factory=deque, init=False)
-    _steps: Steps[None] = field(init=False)
+    def __init__(
+        self,
+        host: str,
+        top: str,
+        project: Project,
+        ask: Callable[[Command], None],
+        say: Callable[[str], None],
+        rsync: Rsync | None,
+    ) -> None:
+        """Nothing is asked yet.
 
-    def __post_init__(self) -> None:
-        self._steps = self._all_steps()
+        Args:
+            host: its name.
+            top: the directory on the host.
+            project: what is to be there.
+            ask: tells the agent what to do.
+            say: shows the user a line.
+            rsync: None if this machine has none.
+        """
+        self._host = host
+        self._top = top
+        self._project = project
+        self._ask = ask
+        self._say = say
+        self._rsync = rsync
+        self._heard: SimpleQueue[Event | None] = SimpleQueue()
+        self._sent = 0
 
-    def proceed(self, answer: object = None) -> None:
-        """Go on as far as goes without waiting.
+    # ---- for other threads
+    def hear(self, answer: Event) -> None:
+        self._heard.put(answer)
+
+    def stop(self) -> None:
+        self._heard.put(None)
+        if self._rsync is not None:
+            self._rsync.end()
+
+    # ---- for its own
+    def bring(self) -> None:
+        """Return once the host has the project.
 
         Raises:
-            HostError: the host cannot take the project.
+            HostError: the host cannot take it.
             UsageError: a file of the project cannot be read.
+            StoppedError: it was stopped.
         """
-        if answer is not None:
-            self._answers.append(answer)
-        if self.over:
-            return
-        try:
-            self.busy = next(self._steps)
-        except StopIteration:
-            self.busy, self.over = False, True
-
-    def close(self) -> None:
-        """Let go of files and processes on this machine."""
-        self._steps.close()
-        if self.courier is not None:
-            self.courier.end()
-
-    # ---- the steps
-    def _all_steps(self) -> Steps[None]:
-        self.ask(CompareProject(self.top, [(*file,) for file in self.project.files]))
-        compared = yield from self._answer(ProjectCompared)
-        self.top = compared.top
+        files = self._project.files
+        self._ask(CompareProject(self._top, [(*file,) for file in files]))
+        compared = self._answer(ProjectCompared)
+        self._top = compared.top
         if compared.over:
             return
-        wanted, same = yield from self._decide(compared)
-        coming = [number for number in wanted if self.project.files[number].target is None]
-        size = self._size(coming)
-        self._check_room(size, compared)
-        courier = self.courier if size >= WORTH_RSYNC and compared.rsync else None
-        self.ask(PrepareProject(wanted, same, courier is not None))
-        prepared = yield from self._answer(ProjectPrepared)
-        if courier is None:
-            yield from self._send(coming)
+        wanted, same = self._decide(compared)
+        coming = [number for number in wanted if files[number].target is None]
+        size, room = sum(files[number].size for number in coming), compared.free + compared.freed
+        if size > room:
+            raise HostError(no_room(self._host, self._top, size, room))
+        rsync = self._rsync if size >= WORTH_RSYNC and compared.rsync else None
+        self._ask(PrepareProject(wanted, same, rsync is not None))
+        prepared = self._answer(ProjectPrepared)
+        if rsync is None:
+            self._send(coming)
         else:
-            yield from self._send_by(courier, coming)
-        missing = yield from self._settle()
+            self._send_by(rsync, coming)
+        missing = self._missing()
         if missing:
-            yield from self._send(missing)
-            missing = yield from self._settle()
+            self._send(missing)
+            missing = self._missing()
         if missing:
-            raise HostError(not_received(self.host, self.top, self.project.files[missing[0]].path))
+            raise HostError(not_received(self._host, self._top, files[missing[0]].path))
         self._tell(len(wanted), prepared)
 
-    def _decide(self, found: ProjectCompared) -> Steps[tuple[list[int], list[int]]]:
+    def _decide(self, found: ProjectCompared) -> tuple[list[int], list[int]]:
         """What is to be sent, and what has the right contents already."""
         wanted, same, objections = list(found.wanted), [], list(found.in_the_way)
         self._check_known([*wanted, *(number for number, _, _ in found.doubtful)])
         for number, digest, objection in found.doubtful:
-            file = self.project.files[number]
-            own = yield from self.project.digest(file)
-            if own == digest:
+            file = self._project.files[number]
+            if self._project.digest(file) == digest:
                 same.append(number)
             elif objection:
                 objections.append((file.path, objection))
             else:
                 wanted.append(number)
         if objections:
-            raise HostError(in_the_way(self.host, self.top, sorted(objections)))
+            raise HostError(in_the_way(self._host, self._top, sorted(objections)))
         return sorted(wanted), same
 
     def _check_known(self, numbers: Sequence[int]) -> None:
-        if any(number >= len(self.project.files) for number in numbers):
-            raise HostError(f"{self.host}: it sent something unreadable: it asks for files that the project has not")
+        if any(number >= len(self._project.files) for number in numbers):
+            raise HostError(f"{self._host}: it sent something unreadable: it asks for files that the project has not")
 
-    def _check_room(self, size: int, there: ProjectCompared) -> None:
-        if size > there.free + there.freed:
-            raise HostError(no_room(self.host, self.top, size, there.free + there.freed))
-
-    def _send(self, numbers: Sequence[int]) -> Steps[None]:
+    def _send(self, numbers: Sequence[int]) -> None:
         """Over the agent's own connection."""
-        total = self._sent + self._size(numbers)
+        moved = self._under_way(numbers)
+        outgoing = Outgoing(self._ask, lambda: self._answer(ProjectPieceBrought))
         for number in numbers:
-            file = self.project.files[number]
-            with self.project.opened(file) as (descriptor, stamp):
-                yield from self._send_file(number, descriptor, stamp, total)
-        while not self._window.is_empty:
-            yield from self._answer(ProjectPieceBrought)
+            for piece in self._pieces(number):
+                outgoing.send(piece, len(piece.data))
+                self._sent += len(piece.data)
+                moved(len(piece.data))
+        outgoing.drain()
 
-    def _send_file(self, number: int, descriptor: int, stamp: os.stat_result, total: int) -> Steps[None]:
-        """As it is now: it may have changed since the project was read."""
-        what = stamp.st_size, stamp.st_mtime_ns, stamp.st_mode & 0o777
-        at = 0
-        while at < stamp.st_size or at == 0:
-            while not self._window.is_open:
-                yield from self._answer(ProjectPieceBrought)
-            piece = self.project.read(self.project.files[number], descriptor, min(PIECE, stamp.st_size - at))
-            self.ask(BringProjectPiece(number, at, *what, piece))
-            self._window.sent(len(piece) + FRAME_COST, time.monotonic())
-            self._sent += len(piece)
-            self._report(total)
-            at += len(piece) or 1
-            yield True
+    def _pieces(self, number: int) -> Iterator[BringProjectPiece]:
+        """A file as it is now: it may have changed since the project was read."""
+        file, digest = self._project.files[number], hashlib.sha256()
+        with self._project.opened(file) as (descriptor, found):
+            stamp = found.st_size, found.st_mtime_ns, found.st_mode & 0o777
+            for at in range(0, found.st_size or 1, PIECE):
+                data = self._project.read(file, descriptor, min(PIECE, found.st_size - at))
+                digest.update(data)
+                yield BringProjectPiece(number, at, *stamp, digest.hexdigest(), data)
 
-    def _send_by(self, courier: Courier, numbers: Sequence[int]) -> Steps[None]:
-        total = self._size(numbers)
-        courier.start(self.top, [self.project.files[number] for number in numbers])
-        while (state := (yield from self._answer(Couriered))).reason is None:
-            self._sent = state.bytes
-            self._report(total)
-        if state.reason:
-            self.say(f"{self.host}: rsync failed ({state.reason}); sending what is missing without it")
+    def _send_by(self, rsync: Rsync, numbers: Sequence[int]) -> None:
+        moved = self._under_way(numbers)
 
-    def _settle(self) -> Steps[list[int]]:
-        self.ask(SettleProject())
-        settled = yield from self._answer(ProjectSettled)
-        self._check_known(settled.missing)
-        return settled.missing
+        def follow(sent: int) -> None:
+            moved(sent - self._sent)
+            self._sent = sent
 
-    def _answer(self, kind: type[Awaited]) -> Steps[Awaited]:
-        while True:
-            while not self._answers:
-                yield False
-            answer = self._answers.popleft()
+        reason = rsync.send(self._top, [self._project.files[number] for number in numbers], follow)
+        if reason:
+            self._say(f"{self._host}: rsync failed ({reason}); sending what is missing without it")
+
+    def _missing(self) -> list[int]:
+        """What has not come."""
+        self._ask(SettleProject())
+        missing = self._answer(ProjectSettled).missing
+        self._check_known(missing)
+        return missing
+
+    def _answer(self, kind: type[Kind]) -> Kind:
+        while (answer := self._heard.get()) is not None:
             if isinstance(answer, ProjectFailed):
-                raise HostError(failed(self.host, self.top, answer.path, answer.code, answer.reason))
-            if isinstance(answer, ProjectPieceBrought) and not self._window.is_empty:
-                self._window.oldest_arrived(time.monotonic())
+                raise HostError(failed(self._host, self._top, answer.path, answer.code, answer.reason))
             if isinstance(answer, ProjectWaits):
-                self.say(waiting(self.host, answer.path))
-            if isinstance(answer, kind):
+                self._say(waiting(self._host, answer.path))
+            elif isinstance(answer, kind):
                 return answer
+        raise StoppedError
 
     # ---- what the user is told
-    def _report(self, total: int) -> None:
-        now = time.monotonic()
-        if not self._report_at or self._sent >= total:
-            self._report_at = self._report_at or now + REPORT
-        elif now >= self._report_at:
-            self._report_at = now + REPORT
-            self.say(f"{self.host}: sending the project, {amount(self._sent)} of {amount(total)}")
+    def _under_way(self, numbers: Sequence[int]) -> Callable[[int], None]:
+        size = sum(self._project.files[number].size for number in numbers)
+        return UnderWay(f"{self._host}: sending the project", size, self._say).moved
 
     def _tell(self, count: int, prepared: ProjectPrepared) -> None:
         deleted, kept = prepared.deleted, prepared.kept
-        words = [f"{count} of {len(self.project.files)} files", amount(self._sent)]
+        words = [f"{count} of {len(self._project.files)} files", amount(self._sent)]
         words += [f"{deleted} deleted"] if deleted else []
         if count or deleted:
-            self.say(f"{self.host}: project synced, {', '.join(words)}")
+            self._say(f"{self._host}: project synced, {', '.join(words)}")
         if kept:
-            self.say(left_there(self.host, kept))
-
-    def _size(self, numbers: Sequence[int]) -> int:
-        return sum(self.project.files[number].size for number in numbers)
+            self._say(left_there(self._host, kept))

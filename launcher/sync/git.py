@@ -100,7 +100,6 @@ class _Git:
         return {path.removeprefix(b"./") for path in self._run(*where, *words, given=given).split(b"\0")[:-1]}
 
     def _run(self, *words: bytes, given: bytes = b"") -> bytes:
-        """What git prints."""
         command = [b"git", b"-c", b"core.fsmonitor=false", *words]  # that one would leave a process behind
         try:
             process = subprocess.Popen(

@@ -6,10 +6,11 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Generator, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from launcher.cluster.cluster import Sync
 from launcher.errors import UsageError
@@ -40,11 +41,12 @@ class ProjectFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What is sent to every host. Its files are read in pieces, so that nobody waits for a large one."""
+    """What is sent to every host, by a thread for each."""
 
     directory: Path
     files: tuple[ProjectFile, ...] = field(repr=False)
     _digests: dict[str, str] = field(default_factory=dict, repr=False)
+    _hashing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @contextlib.contextmanager
     def opened(self, file: ProjectFile) -> Iterator[tuple[int, os.stat_result]]:
@@ -77,16 +79,16 @@ class Project:
             raise self._unreadable(file, "it became shorter while it was read")
         return data
 
-    def digest(self, file: ProjectFile) -> Generator[bool, Any, str]:
-        """The SHA-256 of a file; yields in between."""
-        if file.path not in self._digests:
-            digest = hashlib.sha256()
-            with self.opened(file) as (descriptor, stamp):
-                for at in range(0, stamp.st_size, HASHED_AT_ONCE):
-                    digest.update(self.read(file, descriptor, min(HASHED_AT_ONCE, stamp.st_size - at)))
-                    yield True
-            self._digests[file.path] = digest.hexdigest()
-        return self._digests[file.path]
+    def digest(self, file: ProjectFile) -> str:
+        """The SHA-256 of a file, computed once for all hosts."""
+        with self._hashing:
+            if file.path not in self._digests:
+                digest = hashlib.sha256()
+                with self.opened(file) as (descriptor, stamp):
+                    for at in range(0, stamp.st_size, HASHED_AT_ONCE):
+                        digest.update(self.read(file, descriptor, min(HASHED_AT_ONCE, stamp.st_size - at)))
+                self._digests[file.path] = digest.hexdigest()
+            return self._digests[file.path]
 
     def _unreadable(self, file: ProjectFile, reason: str | None) -> UsageError:
         return UsageError(_cannot_be_read(self.directory / file.path, reason))

@@ -1,4 +1,4 @@
-"""rsync as a courier: it brings much over a connection of its own, and of a file that changed only the changes."""
+"""rsync: it brings much over a connection of its own, and of a file that changed only the changes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from launcher.hosts.agent_process import COMPLAINT_SIZE, bounded_file
 from launcher.on_host.agent.placing import STAGING
-from launcher.sync.exchange import Couriered
-from launcher.sync.project import Project, ProjectFile
+from launcher.sync.project import ProjectFile
 
 AT_ONCE = 8
 """Processes that run at a time; the others wait."""
@@ -29,88 +29,80 @@ STOPPING = 3.0
 
 
 def rsync_on_this_machine() -> bool:
-    """Whether there is one."""
     return shutil.which("rsync") is not None
 
 
 class Rsync:
-    """One run of it, in a thread of its own."""
+    """It runs in the thread that asks for it; another thread may end it."""
 
-    def __init__(self, host: str, ssh: Sequence[str], project: Project, tell: Callable[[Couriered], None]) -> None:
-        """`ssh` is how the host is reached, without its name. `tell` takes an answer."""
+    def __init__(self, host: str, ssh: Sequence[str], directory: Path) -> None:
+        """Nothing runs yet.
+
+        Args:
+            host: its name.
+            ssh: how it is reached, without its name.
+            directory: what is sent from.
+        """
         self._host = host
         self._ssh = ssh
-        self._project = project
-        self._tell = tell
+        self._directory = directory
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = False
-        self._thread: threading.Thread | None = None
 
-    def start(self, top: str, files: Sequence[ProjectFile]) -> None:
-        """Begin to send these files into a directory of the host."""
+    def send(self, top: str, files: Iterable[ProjectFile], follow: Callable[[int], None]) -> str:
+        """Send these files into a directory of the host; return why it failed, nothing if it did not.
+
+        `follow` is told how many bytes have been sent.
+        """
         names = b"".join(file.path.encode("utf-8", "surrogateescape") + b"\0" for file in files)
-        argv = rsync_argv(self._host, self._ssh, f"{self._project.directory}/", top)
-        self._thread = threading.Thread(
-            target=self._run, args=(argv, names), name=f"rsync to {self._host}", daemon=True
-        )
-        self._thread.start()
-
-    def end(self) -> None:
-        """Stop it if it still runs; it takes its unfinished files away, unless it hangs. Once more does nothing."""
-        with self._lock:
-            self._ended = True
-            if self._process is not None:
-                self._process.terminate()
-        if self._thread is not None:
-            self._thread.join(STOPPING)
-            if self._thread.is_alive() and self._process is not None:
-                self._process.kill()
-                self._thread.join(STOPPING)
-
-    def _run(self, argv: Sequence[str], names: bytes) -> None:
-        with GATE:
-            reason = self._sent(argv, names)
-        self._tell(Couriered(0, reason))
-
-    def _sent(self, argv: Sequence[str], names: bytes) -> str:
-        """Why it failed; nothing if it did not."""
         with (
+            GATE,
             os.fdopen(os.memfd_create("rsync-files"), "w+b") as listed,
             os.fdopen(bounded_file("rsync-stderr", COMPLAINT_SIZE), "r+b") as complaint,
         ):
             listed.write(names)
             listed.seek(0)
             try:
-                process = self._started(argv, listed.fileno(), complaint.fileno())
+                process = self._started(top, listed.fileno(), complaint.fileno())
             except OSError as error:
                 return f"{error.filename}: {error.strerror}"
             if process is None:
                 return "it was stopped"
             with process:
-                self._follow(process)
+                _follow(process, follow)
             length = os.lseek(complaint.fileno(), 0, os.SEEK_CUR)  # rsync and this process share the position
             said = os.pread(complaint.fileno(), length, 0).decode("utf-8", "replace").split("\n")
-            if process.returncode == 0:
-                return ""
-            lines = [line.strip() for line in said if line.strip()]
-            return lines[0][:LONGEST] if lines else f"exit code {process.returncode}"
+        lines = [line.strip() for line in said if line.strip()] or [f"exit code {process.returncode}"]
+        return lines[0][:LONGEST] if process.returncode else ""
 
-    def _started(self, argv: Sequence[str], listed: int, complaint: int) -> subprocess.Popen[bytes] | None:
+    def end(self) -> None:
+        """Stop it if it still runs; it takes its unfinished files away, unless it hangs. Once more does nothing."""
         with self._lock:
-            if self._ended:
-                return None
-            self._process = subprocess.Popen(
-                argv, stdin=listed, stdout=subprocess.PIPE, stderr=complaint, start_new_session=True, bufsize=0
-            )
+            self._ended = True
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOPPING)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+
+    def _started(self, top: str, listed: int, complaint: int) -> subprocess.Popen[bytes] | None:
+        argv = rsync_argv(self._host, self._ssh, f"{self._directory}/", top)
+        with self._lock:
+            if not self._ended:
+                self._process = subprocess.Popen(
+                    argv, stdin=listed, stdout=subprocess.PIPE, stderr=complaint, start_new_session=True, bufsize=0
+                )
             return self._process
 
-    def _follow(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        while data := os.read(process.stdout.fileno(), READ_SIZE):
-            for line in data.split(b"\r"):
-                if moved := _MOVED.match(line):
-                    self._tell(Couriered(int(moved[1])))
+
+def _follow(process: subprocess.Popen[bytes], follow: Callable[[int], None]) -> None:
+    assert process.stdout is not None
+    while data := os.read(process.stdout.fileno(), READ_SIZE):
+        for line in data.split(b"\r"):
+            if moved := _MOVED.match(line):
+                follow(int(moved[1]))
 
 
 def rsync_argv(host: str, ssh: Sequence[str], source: str, top: str) -> list[str]:

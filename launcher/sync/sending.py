@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from launcher.cluster.cluster import Cluster, Host
-from launcher.errors import HostError
+from launcher.errors import HostError, LaunchError, UsageError
 from launcher.hosts import events
 from launcher.hosts.all_hosts import SETTLE, Hosts, Observer, StopRequestedError
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
-from launcher.sync.exchange import Exchange
-from launcher.sync.project import read_project
+from launcher.sync.exchange import Exchange, StoppedError
+from launcher.sync.project import Project, read_project
 from launcher.sync.rsync import Rsync, rsync_on_this_machine
 
-if TYPE_CHECKING:  # not needed by a run without `sync`
-    from launcher.sync.exchange import Exchange
-    from launcher.sync.project import Project
+
+class ProjectOver(NamedTuple):
+    """Nothing more is done about the project on a host."""
+
+    trouble: LaunchError | None
+    """Why it is not there."""
 
 
 class ProjectSync:
@@ -35,6 +39,7 @@ class ProjectSync:
         self._look = cluster.timeouts.lease / BEATS_PER_LEASE
         self._project: Project | None = None
         self._exchanges: dict[str, Exchange] = {}
+        self._under_way: set[str] = set()
         self._failures: dict[str, str] = {}
 
     def read_project(self, left_out: Iterable[Path]) -> None:
@@ -47,14 +52,27 @@ class ProjectSync:
             self._project = read_project(self._sync, left_out, self._hosts.beat)
 
     def take(self, event: events.Event) -> None:
-        """See an event of the run; most have nothing to do with this."""
+        """See an event of the run; most have nothing to do with this.
+
+        Raises:
+            UsageError: a file can no longer be read here.
+        """
         match event:
             case events.HostReady(name) if name in self._waiting and self._project is not None:
                 self._begin(self._waiting.pop(name), self._project)
-            case events.Answer(name, message) if name in self._exchanges:
-                self._proceed(self._exchanges[name], message)
-            case events.HostLost(name) if name in self._unfinished():
+            case events.Answer(name, ProjectOver(trouble)):
+                self._thread_over(name, trouble)
+            case events.Answer(name, message) if name in self._under_way:
+                self._exchanges[name].hear(message)
+            case events.HostLost(name) if name in self._unfinished:
                 self._failures[name] = event.complaint
+
+    def _thread_over(self, host: str, trouble: LaunchError | None) -> None:
+        self._under_way.discard(host)
+        if isinstance(trouble, UsageError):
+            raise trouble
+        if trouble is not None:
+            self._failures.setdefault(host, str(trouble))
 
     def finish(self, observe: Observer) -> None:
         """Return once every host has the project. Every event of that time goes to `observe`, which gives it to `take`.
@@ -65,45 +83,46 @@ class ProjectSync:
             StopRequestedError: a signal came first.
         """
         until: float | None = None
-        while unfinished := self._unfinished():
+        while self._unfinished or self._failures:
             if self._failures:
                 until = until or time.monotonic() + SETTLE
-                if time.monotonic() >= until or unfinished <= self._failures.keys():
+                if time.monotonic() >= until or self._unfinished <= self._failures.keys():
                     raise HostError("\n".join(self._failures.values()))
-            busy = [exchange for exchange in self._exchanges.values() if exchange.busy]
             self._hosts.beat()
-            event = receive(self._inbox, 0 if busy else self._look if until is None else until - time.monotonic())
+            event = receive(self._inbox, self._look if until is None else until - time.monotonic())
             if event is not None:
                 observe(event)
             if isinstance(event, events.Interrupted):
                 raise StopRequestedError(event.signal)
-            for exchange in busy:
-                self._proceed(exchange)
-        self._exchanges.clear()
 
     def close(self) -> None:
-        """Stop what still runs on this machine."""
         for exchange in self._exchanges.values():
-            exchange.close()
+            exchange.stop()
 
+    @property
     def _unfinished(self) -> set[str]:
-        return {*self._waiting, *(name for name, exchange in self._exchanges.items() if not exchange.over)}
+        return {*self._waiting, *self._under_way}
 
     def _begin(self, host: Host, project: Project) -> None:
-        def tell(message: object) -> None:
-            self._inbox.put(events.Answer(host.name, message))
-
         ssh = self._hosts.ssh_words(host.name)
-        rsync = Rsync(host.name, ssh, project, tell) if ssh and rsync_on_this_machine() else None
+        rsync = Rsync(host.name, ssh, project.directory) if ssh and rsync_on_this_machine() else None
         ask = partial(self._hosts.send, host.name)
         assert host.workdir is not None  # the cluster file's reader sees to that
         exchange = self._exchanges[host.name] = Exchange(host.name, host.workdir, project, ask, self._say, rsync)
-        self._proceed(exchange)
+        self._under_way.add(host.name)
+        threading.Thread(
+            target=self._bring, args=(host.name, exchange), name=f"project to {host.name}", daemon=True
+        ).start()
 
-    def _proceed(self, exchange: Exchange, answer: object = None) -> None:
-        if exchange.host in self._failures:
-            return
+    def _bring(self, host: str, exchange: Exchange) -> None:
+        """In a thread of its own: a slow disk or link never makes a sign of life wait."""
+        trouble: LaunchError | None = HostError(f"{host}: sending the project broke off")
         try:
-            exchange.proceed(answer)
-        except HostError as error:
-            self._failures[exchange.host] = str(error)
+            exchange.bring()
+            trouble = None
+        except LaunchError as error:
+            trouble = error
+        except StoppedError:
+            pass
+        finally:
+            self._inbox.put(events.Answer(host, ProjectOver(trouble)))

@@ -86,6 +86,16 @@ def test_bad_usage_is_not_tried_again(launch: Start, cluster: Cluster) -> None:
     assert "no restart: exit code 2 means bad usage" in started.stderr
 
 
+def test_workers_that_do_not_find_the_same_checkpoint_are_not_tried_again(launch: Start, cluster: Cluster) -> None:
+    """Said by the training program; `test_training_runs.py` shows that its words are known."""
+    said = "error: the workers do not find the same checkpoint (step found by replica 0: 580, 1: no checkpoint)"
+    started = launch(*cluster(restart={"max_restarts": 3, **QUICK}), "--", "sh", "-c", f"echo '{said}'; exit 1")
+
+    assert started.wait() == 1
+    assert attempts(started) == ["attempt-0"]
+    assert "no restart: the workers would not find the same checkpoint in the next attempt" in started.stderr
+
+
 def test_the_same_failure_is_not_tried_a_third_time_without_a_new_checkpoint(launch: Start, cluster: Cluster) -> None:
     started = launch(*cluster(1, restart={"max_restarts": 5, **QUICK}), *program("fail", "worker-0", "raise"))
 

@@ -29,8 +29,8 @@ from launcher.on_host.agent.messages import (
     PrepareProject,
     ProjectPieceBrought,
 )
-from launcher.sync import exchange
 from launcher.sync.sending import ProjectSync
+from launcher.transfer.outgoing import PIECE
 
 RECORD = ".tf-launch-sync.json"
 LEASE = 10.0
@@ -185,7 +185,7 @@ def test_names_may_be_any_bytes(sync: Syncing) -> None:
 
 
 def test_a_file_of_many_pieces_arrives_whole(sync: Syncing) -> None:
-    content = os.urandom(3 * exchange.PIECE + 1)
+    content = os.urandom(3 * PIECE + 1)
     (sync.here / "data").write_bytes(content)
 
     sync()
@@ -463,7 +463,7 @@ def test_a_path_that_is_no_directory_is_named(sync: Syncing) -> None:
 
 # ---- what goes wrong
 def test_a_file_that_becomes_shorter_while_it_is_sent_is_named(sync: Syncing) -> None:
-    (sync.here / "a").write_bytes(bytes(2 * exchange.PIECE))
+    (sync.here / "a").write_bytes(bytes(2 * PIECE))
 
     def shorten(step: type[Command]) -> None:
         if step is BringProjectPiece:
@@ -489,7 +489,7 @@ def test_an_agent_that_dies_leaves_no_half_file_that_stays(sync: Syncing) -> Non
     sync.write(a="1")
     sync()
     sync.write(a="22")
-    (sync.here / "b").write_bytes(bytes(32 * exchange.PIECE))
+    (sync.here / "b").write_bytes(bytes(32 * PIECE))
 
     def kill(agents: Agents, event: events.Event) -> None:
         was_brought = isinstance(event, events.Answer) and isinstance(event.message, ProjectPieceBrought)
@@ -501,7 +501,7 @@ def test_an_agent_that_dies_leaves_no_half_file_that_stays(sync: Syncing) -> Non
     assert not (sync.there / "b").exists()
     sync.write(a="333")
     assert sync() == ["gpu: project synced, 2 of 2 files, 4.2 MB"]
-    assert sync.files() == {"a": "333", "b": "\0" * 32 * exchange.PIECE}
+    assert sync.files() == {"a": "333", "b": "\0" * 32 * PIECE}
 
 
 def test_every_host_that_fails_is_told(sync: Syncing) -> None:

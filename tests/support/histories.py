@@ -11,7 +11,7 @@ from launcher.cluster.cluster import RestartLimits, Timeouts
 from launcher.cluster.plan import AttemptPlan, TaskPlan
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.hosts import events
-from launcher.run.attempt.gang import AttemptResult, Stop
+from launcher.run.attempt.actions import AttemptResult, Stop
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.supervisor import supervise
 

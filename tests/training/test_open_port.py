@@ -58,7 +58,7 @@ def test_a_session_from_elsewhere_reads_no_file_and_one_from_here_does(lab: Lab,
         env |= {"HOME": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
         with launches(tmp_path, env, lab.on_login_machine) as start:
             started = start("--workers", "1", "--", sys.executable, "-c", SERVE)
-            started.await_event("task_listening")
+            started.await_log(b"serves at", "worker-0")
             found = re.search(rb"serves at grpc://127.0.0.1:(\d+)", started.log("worker-0"))
             assert found
             targets = [f"grpc://{address}:{found[1].decode()}" for address in ("127.0.0.1", STRANGER, "127.0.0.1")]

@@ -17,7 +17,11 @@ import numpy as np
 import pytest
 from support.last_line import last_line
 
+from launcher.cluster.spec import Task
 from launcher.doctor.exchange import DIGITS_CNN_BYTES
+from launcher.hosts.events import TaskExited
+from launcher.run.failure.ending import Ending
+from launcher.run.failure.restart_policy import lasting_reason
 from training.data.digits import load_digits
 from training.data.order import split
 
@@ -256,6 +260,8 @@ def test_workers_that_do_not_find_the_same_checkpoint_stop(two: Run, trainer: Tr
     shutil.copytree(two.chief / "checkpoints", trainer.root / "apart" / "output-0" / "checkpoints")
     codes, run = trainer.start("apart", 2)
     assert codes == {1}
+    ends = [TaskExited("localhost", Task("worker", 0), 1, None, False, output.encode()) for output in run.outputs]
+    assert all(lasting_reason(Ending(each, stopped=False).failure) for each in ends), "restarts would be spent on it"
     for output in run.outputs:
         assert (
             f"do not find the same checkpoint (step found by replica 0: {EPOCHS * STEPS}, 1: no checkpoint)" in output

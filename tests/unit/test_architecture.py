@@ -22,6 +22,7 @@ LAUNCHER = """
     run
     restoring
     gathering sync
+    transfer
     hosts run_directory console
     cluster
     caller on_host
@@ -252,7 +253,7 @@ def test_names_say_something(package: str) -> None:
 
 
 def test_command_line_starts_without_slow_imports() -> None:
-    program = "import sys, launcher.commands.cli; print(*sys.modules)"
+    program = "import sys, launcher.commands.cli, launcher.commands.run; print(*sys.modules)"
 
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
 

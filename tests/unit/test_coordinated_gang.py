@@ -23,7 +23,7 @@ from support.histories import (
 from launcher.cluster.cluster import RestartLimits
 from launcher.cluster.spec import Task
 from launcher.hosts import events
-from launcher.run.attempt.gang import AttemptResult, Stop
+from launcher.run.attempt.actions import AttemptResult, Stop
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.failure.ending import Ending
 from launcher.run.failure.failure import Kind

@@ -123,12 +123,20 @@ def crash_of(*said: str) -> Crash:
             ],
         ),
         (
+            ["ValueError: Graph execution error:", "", f"assertion failed: [x = ] [{'0.5 ' * 999}0.5] [y = ] [0.5]"],
+            "ValueError: assertion failed: [x = ] [0.5 0.5 0.5 ... (997 more)] [y = ] [0.5]",
+            [
+                "ValueError: Graph execution error:",
+                "assertion failed: [x = ] [0.5 0.5 0.5 ... (997 more)] [y = ] [0.5]",
+            ],
+        ),
+        (
             [f"ValueError: not all: {[True, False] * 500}"],
             "ValueError: not all: [True, False, True, ... (997 more)]",
             ["ValueError: not all: [True, False, True, ... (997 more)]"],
         ),
     ],
-    ids=["tensor", "vector", "list", "blocks", "truths"],
+    ids=["tensor", "vector", "list", "blocks", "graph", "truths"],
 )
 def test_a_thousand_numbers_do_not_hide_what_an_exception_says(
     said: list[str], summary: str, excerpt: list[str]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.gathering.conversation import MOST_UNHEARD, MOST_WORDS_UNHEARD, Conversation, HostAwayError
-from launcher.gathering.gathering import STEP_QUESTION, Gathering
+from launcher.gathering.gathering import Gathering
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.record import in_turn, opened
 from launcher.hosts.events import Answer, HostLost
@@ -255,16 +255,38 @@ def test_an_agent_that_makes_no_sense_is_away(tmp_path: Path, answer: Callable[[
     assert played.refused == [("gpu-b", str(outcome.trouble))]
 
 
-def test_the_newest_step_is_asked_for_beside_everything_else(tmp_path: Path) -> None:
+def test_the_newest_step_is_asked_for_before_everything_else(tmp_path: Path) -> None:
+    looking, asked = threading.Event(), threading.Event()
+    files = [("export/s-7.index", 1, 2), ("export/s-7.data-00000-of-00001", 1, 1)]
+
+    def answer(host: str, command: Command) -> Iterator[Event]:
+        if isinstance(command, ListFiles) and not looking.is_set():
+            looking.set()  # this look is never answered
+        elif isinstance(command, ListFiles):
+            asked.wait(PATIENCE)
+            yield FilesListed(command.number, files, [], [])
+            yield FilesListEnded(command.number, 0)
+
+    played = Played(tmp_path, answer, interval=0.001)
+    played.begin(CHIEF)
+    assert looking.wait(PATIENCE)
+    step = played.gathering.ask_newest_step()
+    assert not step.is_over
+    asked.set()
+
+    assert played.over.wait(PATIENCE)
+    assert (step.is_over, step.step) == (True, 7)
+
+
+def test_an_errand_that_takes_too_long_is_broken_off_for_the_next(tmp_path: Path) -> None:
     played = Played(tmp_path, silent)
     played.begin(CHIEF)
     step = played.gathering.ask_newest_step()
-    files = [("export/s-7.index", 1, 2), ("export/s-7.data-00000-of-00001", 1, 1)]
-    assert not step.is_over
-    for message in (FilesListed(STEP_QUESTION, files, [], []), FilesListEnded(STEP_QUESTION, 0)):
-        played.gathering.take(Answer("gpu-a", message))
+    done = threading.Event()
+    played.gathering.errand(CHIEF.name, lambda _: done.set())
 
-    assert (step.is_over, step.step) == (True, 7)
+    assert done.wait(PATIENCE)
+    assert (step.is_over, step.step) == (True, None)
 
 
 @pytest.mark.parametrize("hosts", [(), (LOCAL,), (LOCAL, OTHER)])
@@ -282,6 +304,7 @@ def test_a_lost_host_does_not_tell_the_newest_step(tmp_path: Path) -> None:
     step = played.gathering.ask_newest_step()
     played.gathering.take(HostLost("gpu-a", "the link is cut"))
 
+    assert played.over.wait(PATIENCE)
     assert step.is_over
     assert played.gathering.ask_newest_step().is_over
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import pytest
 
 from launcher.gathering.checkpoints import checkpoints_among
-from launcher.gathering.newest_step import NewestStep
+from launcher.gathering.newest_step import newest_step_among
 from launcher.gathering.record import Entry
 from launcher.gathering.remote_files import Listing, RemoteFile, is_below, plain_names
 from launcher.gathering.selection import LARGE, Selection, grows, is_cache, is_temporary, outdated, select
 from launcher.gathering.state_file import newest_named
-from launcher.on_host.agent.messages import FilesListed, FilesListEnded
+from launcher.on_host.agent.messages import FilesListed
 
 S = 1_000_000_000
 NOW = 1000 * S
@@ -358,27 +358,10 @@ def test_a_file_goes_once_a_newer_one_is_beside_it() -> None:
 
 # ---- how far it has come
 def test_the_newest_step_is_that_of_a_complete_checkpoint() -> None:
-    answer = NewestStep()
-    for paths in (
-        ["d/s-10.index", f"d/s-10{SHARD}"],
-        [f"d/s-30{SHARD}", "d/s-20.index", f"d/s-20{SHARD}", "d/s.index"],
-    ):
-        answer.add(FilesListed(1, [(path, 1, 1) for path in paths], [], []))
-    assert not answer.is_over
-    answer.add(FilesListEnded(1, 0))
+    paths = ["d/s-10.index", f"d/s-10{SHARD}", f"d/s-30{SHARD}", "d/s-20.index", f"d/s-20{SHARD}", "d/s.index"]
 
-    assert answer.is_over
-    assert answer.step == 20
-
-
-def test_a_host_that_lists_checkpoints_without_end_is_not_listened_to_for_ever() -> None:
-    answer = NewestStep()
-    for part in range(100):
-        files = [(f"{part}/s-{n}.index", 1, 1) for n in range(1000)]
-        answer.add(FilesListed(1, files, [], []))
-
-    assert answer.is_over
+    assert newest_step_among(RemoteFile(path, 1, 1) for path in paths) == 20
 
 
 def test_without_a_checkpoint_there_is_no_step() -> None:
-    assert NewestStep(is_over=True).step is None
+    assert newest_step_among([]) is None

@@ -26,7 +26,8 @@ from support.histories import (
 from launcher.cluster.plan import AttemptPlan
 from launcher.cluster.spec import Task
 from launcher.hosts import events
-from launcher.run.attempt.gang import SILENCE, Stop
+from launcher.run.attempt.actions import Stop
+from launcher.run.attempt.gang import SILENCE
 from launcher.run.failure.ending import LastReport
 from launcher.run.failure.failure import Kind
 from launcher.run.failure.misplaced_servers import LAUNCHS_WINS
@@ -495,3 +496,15 @@ def test_a_port_that_is_taken_twice_ends_the_attempt() -> None:
     cause = result.cause
     assert cause is not None
     assert (cause.kind, cause.task) == (Kind.PORT_SHARED, W0)
+
+
+@pytest.mark.parametrize(("env", "is_told"), [({}, True), ({"LAUNCH_KERAS_FIX": "/fix"}, False)], ids=["out", "in"])
+def test_the_keras_fix_is_asked_for_by_those_who_started_without_it(env: dict[str, str], is_told: bool) -> None:
+    plan = plan_of(W0)
+    plan = plan._replace(tasks=tuple(each._replace(env=env) for each in plan.tasks))
+    said = OWN.replace(b"ValueError: bad label", b"ValueError: an unsupported type PerReplica")
+
+    result, _ = replay(plan, started(W0), exited(1, W0, 1, tail=said), *emptied(2, W0))
+
+    assert result.cause is not None
+    assert ("leave --no-keras-fix" in (result.cause.remedy or "")) is is_told

@@ -6,18 +6,14 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 
 from launcher.hosts.agent_process import COMPLAINT_SIZE
 from launcher.sync import rsync
 from launcher.sync.complaints import failed, no_room
-from launcher.sync.exchange import Couriered
-from launcher.sync.project import Project, ProjectFile
+from launcher.sync.project import ProjectFile
 from launcher.sync.rsync import Rsync, rsh, rsync_argv
-
-PATIENCE = 30.0
 
 
 def test_a_failure_names_host_place_reason_and_remedy() -> None:
@@ -64,14 +60,11 @@ def test_rsync_ends_whatever_its_ssh_does(
     need("rsync")
     monkeypatch.setattr(rsync, "SILENCE", 1)
     (tmp_path / "file").write_text("content")
-    answers: SimpleQueue[Couriered] = SimpleQueue()
-    project = Project(tmp_path, ())
-    courier = Rsync("gpu", ["sh", "-c", does], project, answers.put)
-    courier.start("/there", [ProjectFile("file", 7, 0, 0o644)])
-    answer = answers.get(timeout=PATIENCE)
-    courier.end()
+    reason_given = Rsync("gpu", ["sh", "-c", does], tmp_path).send(
+        "/there", [ProjectFile("file", 7, 0, 0o644)], lambda _: None
+    )
 
-    assert reason in str(answer.reason)
+    assert reason in reason_given
 
 
 def test_an_ipv6_address_stands_in_brackets() -> None:

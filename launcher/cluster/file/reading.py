@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -102,6 +101,8 @@ def _place_of_project(directory: Path, host: str) -> str:
     """Where it is on a host that names no `workdir`: never at that of another project of the same name."""
     if host == LOCALHOST:
         return str(directory)
+    import hashlib  # with it comes OpenSSL: 3 ms
+
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
     return f"{PROJECTS}/{directory.name}-{digest}"
 

@@ -98,7 +98,6 @@ class Comparison:
 
 
 def kind(found: os.stat_result) -> str:
-    """What it is, in words."""
     if stat.S_ISREG(found.st_mode):
         return "a file"
     if stat.S_ISDIR(found.st_mode):
@@ -107,7 +106,6 @@ def kind(found: os.stat_result) -> str:
 
 
 def names_in(directory: bytes) -> list[str]:
-    """The entries of a directory."""
     return [name.decode("utf-8", "surrogateescape") for name in os.listdir(directory)]
 
 

@@ -12,6 +12,7 @@ import os
 
 from launcher.on_host.agent.below import directory_below, remove_below
 from launcher.on_host.agent.files import BELOW
+from launcher.on_host.agent.incoming import IncomingFile
 from launcher.on_host.agent.messages import (
     BeginDelivery,
     DeliverPiece,
@@ -22,13 +23,12 @@ from launcher.on_host.agent.messages import (
     PlaceDelivery,
 )
 from launcher.on_host.agent.own_directory import UnsafeError, reopened
-from launcher.on_host.agent.received import write_all
 
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
-    from typing import Any
 
-    from launcher.on_host.agent.messages import Command, Event
+    from launcher.on_host.agent.incoming import IncomingFile
+from launcher.on_host.agent.messages import Command, Event
 
 
 class Deliveries:
@@ -42,13 +42,10 @@ class Deliveries:
         self._staging = -1
         self._staged_in = ""
         """The name of the directory in which files lie until all are there."""
-        self._digests: dict[int, Any] = {}
-        """File -> the hash of what has come of it."""
-        self._open: tuple[int, int] | None = None
-        """The file that is being written, and its descriptor: they come one after the other."""
+        self._files: dict[int, IncomingFile] = {}
+        """What has come, by number."""
 
     def obey(self, asked: Command) -> None:
-        """Do a step of it."""
         if isinstance(asked, BeginDelivery):
             self._begin(asked)
         elif isinstance(asked, DeliverPiece):
@@ -83,8 +80,7 @@ class Deliveries:
         if self._staging < 0:
             return
         try:
-            write_all(self._opened(asked.file), asked.data)
-            self._digests[asked.file].update(asked.data)
+            self._file(asked.file).add(asked.data)
         except OSError as error:
             self._fail(asked.number, asked.path, error)
             return
@@ -96,27 +92,20 @@ class Deliveries:
         path = ""
         try:
             for file, (path, size, mtime_ns, sha256) in enumerate(asked.files):  # noqa: B007 (named where something fails)
-                self._verify(file, size, mtime_ns, sha256)
+                self._file(file).verify(size, sha256, mtime_ns)
             for file, (path, *_) in enumerate(asked.files):
-                put_below(self._root, path, self._staging, str(file))
+                put_below(self._root, path, self._files[file])
         except OSError as error:
             self._fail(asked.number, path, error)
             return
         self.close()
         self._tell(DeliveryPlaced(asked.number))
 
-    def _verify(self, file: int, size: int, mtime_ns: int, sha256: str) -> None:
-        if file not in self._digests:
-            self._opened(file)  # it is empty
-        found = os.stat(str(file), dir_fd=self._staging, follow_symlinks=False)
-        if (found.st_size, self._digests[file].hexdigest()) != (size, sha256):
-            raise OSError(errno.EIO, "what came of it is not what was sent")
-        os.utime(str(file), ns=(mtime_ns, mtime_ns), dir_fd=self._staging, follow_symlinks=False)
-
     def close(self) -> None:
         """What has not been put in its place is gone."""
-        self._close_open()
-        self._digests = {}
+        for file in self._files.values():
+            file.close()
+        self._files = {}
         if self._staging >= 0:
             try:
                 remove_below(self._run, self._staged_in)
@@ -127,20 +116,13 @@ class Deliveries:
                 os.close(each)
         self._run = self._root = self._staging = -1
 
-    def _opened(self, file: int) -> int:
-        import hashlib  # few runs need it, and all would wait for it
-
-        if self._open is None or self._open[0] != file:
-            self._close_open()
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._open = file, os.open(str(file), flags, 0o600, dir_fd=self._staging)
-            self._digests[file] = hashlib.sha256()
-        return self._open[1]
-
-    def _close_open(self) -> None:
-        if self._open is not None:
-            os.close(self._open[1])
-            self._open = None
+    def _file(self, number: int) -> IncomingFile:
+        """They come one after the other; an empty one has no pieces."""
+        if number not in self._files:
+            if self._files:
+                self._files[max(self._files)].close()
+            self._files[number] = IncomingFile(self._staging, str(number))
+        return self._files[number]
 
     def _fail(self, number: int, path: str, error: OSError) -> None:
         self.close()
@@ -148,8 +130,8 @@ class Deliveries:
         self._tell(FilesFailed(number, path, code, error.strerror or str(error)))
 
 
-def put_below(root: int, path: str, staging: int, staged: str) -> None:
-    """Move a file to `path` below `root`; directories that are missing are made, and no symbolic link is followed.
+def put_below(root: int, path: str, file: IncomingFile) -> None:
+    """Put a file at `path` below `root`; directories that are missing are made, and no symbolic link is followed.
 
     Raises:
         OSError: something else is in the way, or the path could lead out of `root`.
@@ -163,7 +145,7 @@ def put_below(root: int, path: str, staging: int, staged: str) -> None:
             deeper = made_below(directory, name)
             os.close(directory)
             directory = deeper
-        os.rename(staged, last, src_dir_fd=staging, dst_dir_fd=directory)
+        file.put(directory, last)
     finally:
         os.close(directory)
 

@@ -45,7 +45,6 @@ class Files:
         self._window = SendWindow()
 
     def obey(self, asked: Command) -> None:
-        """Begin something, or end all of it."""
         if isinstance(asked, ListFiles):
             self._lists.append(self._listing(asked))
         elif isinstance(asked, SendFile):
@@ -63,11 +62,9 @@ class Files:
 
     @property
     def ready(self) -> bool:
-        """`step` has something to do."""
         return bool(self._lists or (self._sendings and self._window.is_open))
 
     def step(self) -> None:
-        """Do a millisecond's work."""
         waiting = self._lists or self._sendings
         try:
             next(waiting[0])

@@ -472,6 +472,8 @@ class BringProjectPiece(Command):
     size: Count
     mtime_ns: TimeNs
     mode: Mode
+    sha256: str
+    """Of all of the file up to here."""
     data: Bulk
 
 

@@ -6,12 +6,13 @@ import contextlib
 import os
 
 from launcher.on_host.agent.files import open_below, open_root
-from launcher.on_host.agent.received import Received, is_directory, look_at, parents, place, write_all
+from launcher.on_host.agent.incoming import IncomingFile
+from launcher.on_host.agent.received import Received, is_directory, look_at, parents, place
 
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Iterator
 
-UNFINISHED = b".tf-launch-new"
+UNFINISHED = ".tf-launch-new"
 """A file that is still coming in, beside its place. There is one at a time."""
 STAGING = ".tf-launch-sync.new"
 """The same for rsync: a directory."""
@@ -23,8 +24,9 @@ class Placing:
     def __init__(self, top: bytes, received: Received) -> None:
         self._top = top
         self._received = received
-        self._incoming: tuple[int, int] | None = None
-        """The file that comes in, open, and the directory that it is in."""
+        self._incoming: IncomingFile | None = None
+        self._directory = -1
+        """The one that it is in, open."""
         self.deleted = 0
         self.kept: list[str] = []
         """What should have been deleted, but was changed here."""
@@ -63,20 +65,17 @@ class Placing:
         self.remove_staging()
 
     def remove_staging(self) -> None:
-        """What rsync needed is not needed any more."""
         if is_directory(self._top, STAGING):
             with self._above(STAGING) as (top, name):
                 os.rmdir(name, dir_fd=top)
 
     # ---- what comes
     def make_staging(self) -> None:
-        """Make ready for rsync."""
         if not is_directory(self._top, STAGING):
             with self._above(STAGING) as (top, name):
                 os.mkdir(name, 0o700, dir_fd=top)
 
     def make_directory(self, path: str) -> None:
-        """A directory on the way to a file, unless it is there."""
         if not is_directory(self._top, path):
             with self._above(path) as (directory, name):
                 os.mkdir(name, dir_fd=directory)
@@ -98,7 +97,6 @@ class Placing:
             os.chmod(itself, mode)
 
     def link(self, path: str, target: str) -> None:
-        """Make a symbolic link."""
         with self._above(path) as (directory, name):
             os.symlink(target.encode("utf-8", "surrogateescape"), UNFINISHED, dir_fd=directory)
             os.replace(UNFINISHED, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -106,43 +104,29 @@ class Placing:
         self._received.links[path] = target
 
     def begin(self, path: str) -> None:
-        """A file starts to come in."""
         with self._above(path) as (directory, _):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(UNFINISHED, dir_fd=directory)
-            fd = os.open(UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
-            self._incoming = fd, os.dup(directory)
+            self._directory = os.dup(directory)
+        self._incoming = IncomingFile(self._directory, UNFINISHED)
 
     def write(self, data: bytes) -> None:
-        """Its next bytes."""
         assert self._incoming is not None
-        write_all(self._incoming[0], data)
+        self._incoming.add(data)
 
-    def finish(self, path: str, size: int, mtime_ns: int, mode: int) -> None:
+    def finish(self, path: str, size: int, sha256: str, mtime_ns: int, mode: int) -> None:
         """All of it has come: now it is there."""
         assert self._incoming is not None
-        fd, directory = self._incoming
-        os.fchmod(fd, mode)
-        os.utime(fd, ns=(mtime_ns, mtime_ns))
-        here = os.fstat(fd).st_mtime_ns
-        name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
-        os.replace(UNFINISHED, name, src_dir_fd=directory, dst_dir_fd=directory)
-        self._close_incoming()
+        here = self._incoming.verify(size, sha256, mtime_ns, mode)
+        self._incoming.put(self._directory, path.rpartition("/")[2].encode("utf-8", "surrogateescape"))
+        self._incoming = None
+        os.close(self._directory)
         self._received.has_arrived(path, size, mtime_ns, here)
 
     def abort(self) -> None:
         """What has not come in whole disappears."""
         if self._incoming is not None:
-            try:
-                os.unlink(UNFINISHED, dir_fd=self._incoming[1])
-            finally:
-                self._close_incoming()
-
-    def _close_incoming(self) -> None:
-        assert self._incoming is not None
-        for fd in self._incoming:
-            os.close(fd)
-        self._incoming = None
+            self._incoming.discard()
+            self._incoming = None
+            os.close(self._directory)
 
     @contextlib.contextmanager
     def _above(self, path: str) -> Iterator[tuple[int, bytes]]:

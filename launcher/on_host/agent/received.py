@@ -10,6 +10,8 @@ import json
 import os
 import stat
 
+from launcher.on_host.agent.incoming import write_all
+
 if False:  # names for type checkers only: typing costs start-up time
     from typing import Any
 
@@ -36,11 +38,9 @@ class Received:
         self.directories: list[str] = known.get("directories", [])
 
     def text(self) -> bytes:
-        """What the file holds."""
         return json.dumps({"about": "what tf-launch has put here", **self.__dict__}, indent=1).encode()
 
     def paths(self) -> set[str]:
-        """All files and links."""
         return {*self.files, *self.arriving, *self.links}
 
     def forget(self, path: str) -> None:
@@ -51,7 +51,6 @@ class Received:
             self.found.remove(path)
 
     def has_arrived(self, path: str, size: int, mtime_ns: int, here: int) -> None:
-        """A file is there whole."""
         self.forget(path)
         self.files[path] = [size, mtime_ns, here]
 
@@ -100,7 +99,6 @@ class RecordFile:
             return Received(file.read())
 
     def write(self, received: Received) -> None:
-        """Replace it."""
         new = self._path + b".new"
         if os.path.lexists(new):
             os.unlink(new)  # of an agent that was killed
@@ -141,20 +139,12 @@ def locked(fd: int) -> bool:
     return True
 
 
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of it."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
-
-
 def place(top: bytes, path: str) -> bytes:
     """Where a file of the list is, whatever this host's locale makes of its name."""
     return os.path.join(top, path.encode("utf-8", "surrogateescape"))
 
 
 def link_target(top: bytes, path: str) -> str:
-    """Where a symbolic link points to."""
     return os.readlink(place(top, path)).decode("utf-8", "surrogateescape")
 
 

@@ -49,8 +49,6 @@ TURN_LOOK = 0.1
 
 
 class Receiving:
-    """One transfer."""
-
     def __init__(self, tell: Callable[[Event], None], asked: CompareProject) -> None:
         """Begin to compare. `tell`: sends the launcher an event."""
         self.due = 0.0
@@ -76,7 +74,6 @@ class Receiving:
         """Files that are to come -> the inode that was there before."""
 
     def obey(self, asked: Command) -> None:
-        """Do the next step."""
         if isinstance(asked, PrepareProject):
             self._work = self._prepare(asked)
         elif isinstance(asked, BringProjectPiece):
@@ -86,11 +83,9 @@ class Receiving:
 
     @property
     def busy(self) -> bool:
-        """Whether `proceed` has anything to do."""
         return self._work is not None
 
     def proceed(self) -> None:
-        """Work for a moment."""
         until = time.monotonic() + SLICE
         try:
             while self._work is not None and self.due <= time.monotonic() < until:
@@ -224,7 +219,7 @@ class Receiving:
                 self._placing.begin(path)
             self._placing.write(asked.data)
             if asked.at + len(asked.data) == asked.size:
-                self._placing.finish(path, asked.size, asked.mtime_ns, asked.mode)
+                self._placing.finish(path, asked.size, asked.sha256, asked.mtime_ns, asked.mode)
         except OSError as error:
             self._fail(error)
             return
@@ -258,6 +253,5 @@ class Receiving:
 
 
 def has_program(name: str) -> bool:
-    """Whether a program is on PATH."""
     places = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return any(os.access(os.path.join(each, name), os.X_OK) for each in places)

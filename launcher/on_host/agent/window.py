@@ -31,12 +31,10 @@ class SendWindow:
 
     @property
     def is_open(self) -> bool:
-        """One more piece may go."""
         return self._sent - self._arrived < self._size
 
     @property
     def is_empty(self) -> bool:
-        """Everything that was sent has arrived."""
         return self._sent == self._arrived
 
     @property
@@ -45,12 +43,10 @@ class SendWindow:
         return min(PIECE, self._size // PIECES)
 
     def sent(self, count: int, now: float) -> None:
-        """So many bytes more are on their way."""
         self._sent += count
         self._under_way.append((self._sent, now))
 
     def arrived(self, count: int, now: float) -> None:
-        """So many bytes more are dealt with on the other side."""
         self._arrived += count
         took = None
         while self._under_way and self._under_way[0][0] <= self._arrived:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal as signals
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from launcher.cluster.cluster import Timeouts
 from launcher.cluster.plan import AttemptPlan, TaskPlan, is_off
@@ -13,15 +12,15 @@ from launcher.cluster.spec import Task, has_coordinator
 from launcher.cluster.task_names import counted
 from launcher.hosts import events
 from launcher.on_host.agent.rest import AT_REST, PATIENCE
+from launcher.run.attempt.actions import Action, AttemptResult, AwaitEvaluator, StartAgain, Stop, Tell
 from launcher.run.attempt.endings import Endings
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.start_watch import StartWatch
 from launcher.run.attempt.step_watch import StepWatch
 from launcher.run.failure.ending import Ending, LastReport
-from launcher.run.failure.failure import EndingEvent, Failure, Runtime
+from launcher.run.failure.failure import EndingEvent, Runtime
 from launcher.run.failure.misplaced_servers import sharing, waiting_elsewhere
 from launcher.run.failure.report import headline
-from launcher.run.failure.root_cause import root_cause
 from launcher.wording import listed
 
 SETTLE = 0.05
@@ -37,54 +36,6 @@ WAITED_FOR: Mapping[events.Awaited, str] = {
 
 SERVERS = ("worker", "ps")
 """Task types that serve a chief which coordinates."""
-
-
-class Stop(NamedTuple):
-    """Signal every process of the run on every host (0: nothing); SIGKILL follows after `grace` seconds."""
-
-    signal: int
-    grace: float
-
-
-class Tell(NamedTuple):
-    """A line of the launcher's own for the user."""
-
-    text: str
-    error: bool = False
-    """A quiet console shows it, too."""
-
-
-class StartAgain(NamedTuple):
-    """Start this task's process anew, while all others run on."""
-
-    task: Task
-
-
-class AwaitEvaluator(NamedTuple):
-    """Have the host of this task look whether it has seen the last checkpoint: it answers with `EvaluatorDone`."""
-
-    task: Task
-
-
-Action = Stop | Tell | StartAgain | AwaitEvaluator
-
-
-class AttemptResult(NamedTuple):
-    """How an attempt ended. `endings` are in order of arrival."""
-
-    succeeded: bool
-    endings: tuple[Ending, ...]
-    interrupted: int | None
-    """The signal that ended it, if the user did."""
-    lone_restarts: int = 0
-    """How often a worker was started again alone."""
-    training_done: bool = False
-    """Also where an evaluator failed."""
-
-    @property
-    def cause(self) -> Failure | None:
-        """What brought it down; None: nothing did, or nothing that can be told."""
-        return None if self.succeeded else root_cause([each.failure for each in self.endings])
 
 
 class Gang:
@@ -162,27 +113,32 @@ class Gang:
             case events.HostLost():
                 yield from self._lost(event)
             case events.EvaluatorDone() if not self._stopping:
-                yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+                yield from self._stop_gang()
             case events.PortShared() if not self._stopping:
-                yield from self._port_shared(event)
+                # By hand the second server would have failed; TF_GRPC_REUSE_PORT, which launch sets, let it start.
+                yield from self._fail(event, f"{event.host}: {sharing(event)}")
             case events.StopRequested() if not self._stopping:
                 yield from self._interrupt(signals.SIGTERM, f"{event.host} was asked to end the run")
             case events.Interrupted():
                 yield from self._interrupt(event.signal, _name(event.signal))
             case _:
-                yield from _said(self._news(event, now))
+                yield from self._news(event, now)
         yield from self._pass_time(now)
 
-    def _news(self, event: events.Event | None, now: float) -> str | None:
+    def _news(self, event: events.Event | None, now: float) -> Iterator[Action]:
         """What the user is told of an event that changes nothing."""
         match event:
             case events.ProcessesSurvived():
-                return f"{event.host}: these processes could not be killed: {listed([*map(str, event.pids)])}"
+                yield Tell(f"{event.host}: these processes could not be killed: {listed([*map(str, event.pids)])}")
             case events.ProgressMade():
-                return self._steps.note(event, now)
-            case events.TaskWaitsElsewhere():
-                return self._warning_of_wait(event)
-        return None
+                yield from _told(self._steps.note(event, now))
+            case events.TaskWaitsElsewhere() if self._is_dialled(event.task):
+                yield Tell(waiting_elsewhere(event, PATIENCE))
+
+    def _is_dialled(self, task: Task) -> bool:
+        """An evaluator is a cluster of its own, and so is a worker alone: nobody dials them."""
+        dialled = {each for each in self._hosts if each.type != "evaluator"}
+        return task in dialled and len(dialled) > 1
 
     def _note(self, event: events.Event | None, now: float) -> None:
         match event:
@@ -205,10 +161,11 @@ class Gang:
         if self._lone.can_miss(event.task) and not self._stopping:
             yield from self._lose(self._ending(event), event.task, now)
             return
-        self._end(self._ending(event, self._stopping))
+        self._end(event.task, self._ending(event, self._stopping))
         self._running -= self._starts.unstarted
         self._starts.unstarted.clear()
-        yield from self._stop_failed(None)
+        if not self._stopping:
+            yield from self._stop_gang()
 
     def _exited(self, event: events.TaskExited, now: float) -> Iterator[Action]:
         is_evaluator = event.task.type == "evaluator"
@@ -217,7 +174,7 @@ class Gang:
         if self._lone.can_miss(event.task) and not (of_no_account or event.succeeded):
             yield from self._lose(ending, event.task, now)
             return
-        self._end(ending)
+        self._end(event.task, ending)
         if self._stopping:
             yield from self._member_gone(now)
         elif self._endings.training_done:
@@ -230,7 +187,8 @@ class Gang:
             )
         elif is_evaluator and not event.succeeded:
             yield Tell(
-                f"{_headline(ending)}\n  the training goes on without it; the run will end with exit code 1", error=True
+                f"{headline(ending.failure)}\n  the training goes on without it; the run will end with exit code 1",
+                error=True,
             )
         elif not event.succeeded and not self._endings.is_forgiven(ending):
             settle = SETTLE if ending.failure.is_conclusive else COLLATERAL_SETTLE
@@ -242,7 +200,7 @@ class Gang:
         """The training is done. What still serves it is stopped, once an evaluator has seen the last checkpoint."""
         evaluator = next((task for task in self._running if task.type == "evaluator"), None)
         if evaluator is None or not self._timeouts.evaluator:
-            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+            yield from self._stop_gang()
         elif self._evaluator_until is None:
             self._evaluator_until = now + self._timeouts.evaluator
             limit = f"{self._timeouts.evaluator:g} s"
@@ -260,24 +218,22 @@ class Gang:
             goes_on = "the chief goes on without it"
         else:
             goes_on = f"the chief goes on; {task} is started again in {delay:g} s ({self._lone.counted_restarts})"
-        yield Tell(f"{_headline(ending)}\n  {goes_on}", error=True)
+        yield Tell(f"{headline(ending.failure)}\n  {goes_on}", error=True)
 
     def _ending(self, event: EndingEvent, stopped: bool = False, now: float = 0.0) -> Ending:
-        task = event.task if isinstance(event, events.TaskExited | events.TaskStartFailed) else None
-        if task is None:
+        if not isinstance(event, events.TaskExited | events.TaskStartFailed):
             return Ending(event, stopped)
-        line, at = self._reports.get(task, (None, 0.0))
+        line, at = self._reports.get(event.task, (None, 0.0))
         report = None if line is None else LastReport(line, now - at)
-        return Ending(event, stopped, report, runtime_of(self._plan.of(task)))
+        return Ending(event, stopped, report, _runtime_of(self._plan.of(event.task)))
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, task: Task, ending: Ending) -> None:
         self._endings.add(ending)
-        if isinstance(ending.event, events.TaskExited | events.TaskStartFailed):
-            self._running.discard(ending.event.task)
-            self._starts.unstarted.discard(ending.event.task)
+        self._running.discard(task)
+        self._starts.unstarted.discard(task)
 
     def _lost(self, event: events.HostLost) -> Iterator[Action]:
-        self._endings.add(Ending(event, self._stopping))
+        self._endings.add(self._ending(event, self._stopping))
         self._occupied.discard(event.host)
         gone = {task for task, host in self._hosts.items() if host == event.host}
         self._running -= gone
@@ -286,28 +242,35 @@ class Gang:
         if self._stopping:
             yield Tell(f"{event.host} was lost: {event.reason}")
         else:
-            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace, f"{event.host} was lost: ")
+            yield from self._stop_gang(f"{event.host} was lost: ")
 
     # ---- how it ends
     def _pass_time(self, now: float) -> Iterator[Action]:
         if self._stopping:
             yield from self._give_up_silent(now)
             yield from self._end_rest(now)
-            return
-        if self._evaluator_until is not None:
+        elif self._evaluator_until is not None:
             yield from self._await_evaluator(self._evaluator_until, now)
-            return
-        for task in self._lone.take_due(now):
-            self._running.add(task)
-            yield StartAgain(task)
-        if self._stop_at is not None and now >= self._stop_at:
-            yield from self._stop_failed(None)
-        elif overdue := self._starts.overdue(now):
-            yield from self._out_of_time(*overdue, self._timeouts.start)
-        elif self._steps.stalls_at is not None and now >= self._steps.stalls_at:
-            yield from self._stall(events.Stalled(self._timeouts.stall or 0.0, self._steps.last_step))
         else:
-            yield from _said(self._steps.warning(now))
+            for task in self._lone.take_due(now):
+                self._running.add(task)
+                yield StartAgain(task)
+            yield from self._pass_time_of_training(now)
+
+    def _pass_time_of_training(self, now: float) -> Iterator[Action]:
+        if self._stop_at is not None and now >= self._stop_at:
+            yield from self._stop_gang()
+        elif overdue := self._starts.overdue(now):
+            awaited, task = overdue
+            limit = self._timeouts.start
+            reason = f"{task} {WAITED_FOR[awaited]} within timeouts.start ({limit:g} s)"
+            yield from self._fail(events.TimedOut(self._hosts[task], task, awaited, limit), reason)
+        elif self._steps.stalls_at is not None and now >= self._steps.stalls_at:
+            limit = self._timeouts.stall or 0.0
+            reason = f"no worker made a step for {limit:g} s (timeouts.stall)"
+            yield from self._fail(events.Stalled(limit, self._steps.last_step), reason)
+        else:
+            yield from _told(self._steps.warning(now))
 
     def _await_evaluator(self, until: float, now: float) -> Iterator[Action]:
         if now >= until:
@@ -315,35 +278,20 @@ class Gang:
             yield Tell(
                 f"the evaluator was not done with the last checkpoint after {limit} (timeouts.evaluator): stopped"
             )
-            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace)
+            yield from self._stop_gang()
 
     def _give_up_silent(self, now: float) -> Iterator[Action]:
         if self._give_up_at is not None and now >= self._give_up_at:
             for host in sorted(self._occupied):
                 yield from self._lost(events.HostLost(host, "its agent does not answer any more"))
 
-    def _out_of_time(self, awaited: events.Awaited, task: Task, limit: float) -> Iterator[Action]:
-        event = events.TimedOut(self._hosts[task], task, awaited, limit)
-        self._endings.add(Ending(event, stopped=False))
-        yield from self._stop_failed(f"{task} {WAITED_FOR[awaited]} within timeouts.start ({limit:g} s)")
+    def _fail(self, event: EndingEvent, reason: str) -> Iterator[Action]:
+        """Something other than the end of a worker or a host brings the gang down."""
+        self._endings.add(self._ending(event))
+        yield from self._stop_gang(f"{reason}: ")
 
-    def _warning_of_wait(self, event: events.TaskWaitsElsewhere) -> str | None:
-        """An evaluator is a cluster of its own, and so is a worker alone: nobody dials them."""
-        dialled = {task for task in self._hosts if task.type != "evaluator"}
-        return waiting_elsewhere(event, PATIENCE) if event.task in dialled and len(dialled) > 1 else None
-
-    def _port_shared(self, event: events.PortShared) -> Iterator[Action]:
-        """By hand the second server would have failed; TF_GRPC_REUSE_PORT, which launch sets, let it start."""
-        self._endings.add(Ending(event, stopped=False))
-        yield from self._stop_failed(f"{event.host}: {sharing(event)}")
-
-    def _stall(self, event: events.Stalled) -> Iterator[Action]:
-        self._endings.add(Ending(event, stopped=False))
-        yield from self._stop_failed(f"no worker made a step for {event.seconds:g} s (timeouts.stall)")
-
-    def _stop_failed(self, reason: str | None) -> Iterator[Action]:
-        if not self._stopping:
-            yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace, f"{reason}: " if reason else "")
+    def _stop_gang(self, why: str = "") -> Iterator[Action]:
+        yield from self._stop(signals.SIGTERM, self._timeouts.failure_grace, why)
 
     def _stop(self, number: int, grace: float, why: str = "") -> Iterator[Action]:
         if self._running and self._interrupted is None and not self._endings.training_done:
@@ -393,17 +341,12 @@ class Gang:
             yield Stop(signals.SIGKILL, 0)
 
 
-def runtime_of(plan: TaskPlan) -> Runtime:
-    """What the remedies need to know of a started program."""
+def _runtime_of(plan: TaskPlan) -> Runtime:
     keras_fix = plan.env.get("LAUNCH_KERAS_FIX")
     return Runtime(plan.interpreter, has_keras_fix=keras_fix is not None and not is_off(keras_fix))
 
 
-def _headline(ending: Ending) -> str:
-    return headline(ending.failure)
-
-
-def _said(text: str | None) -> Iterator[Action]:
+def _told(text: str | None) -> Iterator[Action]:
     if text is not None:
         yield Tell(text)
 

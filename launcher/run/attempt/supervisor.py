@@ -12,7 +12,8 @@ from launcher.cluster.cluster import Timeouts
 from launcher.cluster.plan import AttemptPlan
 from launcher.hosts.all_hosts import Hosts, Observer
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
-from launcher.run.attempt.gang import AttemptResult, AwaitEvaluator, Gang, StartAgain, Stop, Tell
+from launcher.run.attempt.actions import AttemptResult, AwaitEvaluator, StartAgain, Stop, Tell
+from launcher.run.attempt.gang import Gang
 from launcher.run.attempt.lone_workers import LoneWorkers
 
 

@@ -185,7 +185,7 @@ def _summary(message: Sequence[str]) -> str:
     said = with_short_rows(with_whole_array(message))
     found = _EXCEPTION.match(_bare(said))
     name, text = (found["name"], found["message"] or "") if found else ("", said)
-    detail = _detail(text[: 4 * WIDTH], message[1:]).strip().removeprefix(f"{name}: ")
+    detail = with_short_rows(_detail(text[: 4 * WIDTH], message[1:])).strip().removeprefix(f"{name}: ")
     return f"{name}: {detail}"[:WIDTH] if detail else name
 
 

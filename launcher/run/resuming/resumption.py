@@ -167,7 +167,7 @@ def _copy(directory: RunDirectory) -> str | None:
         UsageError: somebody else may have written it.
     """
     try:
-        return read_own(directory.path, directory.cluster_file.name)[0].decode("utf-8")
+        return read_own(directory.path, directory.cluster_file.name).decode("utf-8")
     except ForeignError as error:
         raise UsageError(str(error)) from error
     except FileNotFoundError:

@@ -23,7 +23,6 @@ class UnderWay:
         self._report_at = time.monotonic() + REPORT
 
     def moved(self, count: int) -> None:
-        """So many bytes more have come."""
         self._moved += count
         now = time.monotonic()
         if now >= self._report_at and self._moved < self._size:
