@@ -13,7 +13,7 @@ from launcher.caller.here import here
 from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host
 from launcher.cluster.defaults import RUNS_DIR
 from launcher.cluster.host_list import listed_cluster, local_cluster
-from launcher.cluster.plan import brings_training
+from launcher.cluster.plan import RESERVED, brings_training
 from launcher.cluster.redaction import redacted
 from launcher.cluster.redaction.commands import redacted_words
 from launcher.errors import LaunchError, UsageError
