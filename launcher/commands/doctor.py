@@ -6,27 +6,29 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import click
 
+from launcher.caller.here import here
 from launcher.caller.standard_output import write_out
-from launcher.cluster.file.source import Places
 from launcher.commands import options
 from launcher.console.console import STDOUT
 from launcher.console.terminal import Look
 from launcher.doctor.diagnosis import diagnosed
-from launcher.doctor.examine import Doctor, DoctorRequest
+from launcher.doctor.examine import Doctor
+from launcher.doctor.exchange import gradients
 from launcher.doctor.findings import Severity
 from launcher.doctor.report import as_record, as_text
 from launcher.doctor.visit import Visit
 from launcher.errors import EXIT_DONE, EXIT_HOST
-from launcher.hosts.all_hosts import StopRequestedError
+from launcher.hosts.all_hosts import Hosts, StopRequestedError
 from launcher.hosts.one_host import Inbox
 from launcher.hosts.own_processes import end_what_is_left
 from launcher.hosts.signals import signals_into
-from launcher.run.request import requested_cluster
+from launcher.run.request import Request, requested_cluster
 
 EPILOG = """\b
 Say the same as for the start that is to come: the cluster file, --env, and COMMAND if you give one.
@@ -68,33 +70,33 @@ Exit codes: 0 no errors (there may be warnings), 2 usage or cluster file, 3 erro
 @options.command
 def command(import_tensorflow: bool, gradient_mb: float | None, **given: Any) -> None:
     """Examine the hosts of a cluster and the network between them; tell what is wrong, why it matters, what to do."""
-    raise SystemExit(doctor(DoctorRequest(options.request(**given), import_tensorflow, gradient_mb)))
+    raise SystemExit(doctor(options.request(**given), import_tensorflow, gradient_mb))
 
 
-def doctor(request: DoctorRequest) -> int:
+def doctor(request: Request, import_tensorflow: bool, gradient_mb: float | None) -> int:
     """Examine, report, and return the exit code.
 
     Raises:
         UsageError: the cluster file has mistakes, or asks for what cannot be.
     """
-    cluster = requested_cluster(request.run)
-    places = cluster.source.places if cluster.source else Places()
+    cluster = requested_cluster(request)
     if sys.stderr.isatty():
         sys.stderr.write(f"examining {', '.join(host.name for host in cluster.hosts)} ...\n")
     inbox: Inbox = SimpleQueue()
     try:
-        with signals_into(inbox), Visit(cluster.hosts, inbox, cluster.timeouts.lease) as visit:
-            examination = Doctor(cluster, request, visit).examine()
+        with signals_into(inbox), Hosts(cluster.hosts, inbox, cluster.timeouts.lease) as hosts:
+            doctor = Doctor(cluster, Path(here(), request.runs_dir), Visit(cluster, hosts, inbox))
+            examination = doctor.examine(import_tensorflow, gradients(cluster.commands, gradient_mb))
     except StopRequestedError as stopped:
         return 128 + stopped.signal
     finally:
         end_what_is_left()
     findings = diagnosed(examination)
     exit_code = EXIT_HOST if any(each.severity is Severity.ERROR for each in findings) else EXIT_DONE
-    if request.run.as_json:
-        write_out(json.dumps(as_record(examination, findings, places, exit_code)) + "\n")
+    if request.as_json:
+        write_out(json.dumps(as_record(examination, findings, exit_code)) + "\n")
     else:
-        color = Look.of(STDOUT, os.environ, request.run.no_color).colour
+        color = Look.of(STDOUT, os.environ, request.no_color).colour
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        write_out(as_text(examination, findings, places, verbose=request.run.verbose, width=width, color=color))
+        write_out(as_text(examination, findings, verbose=request.verbose, width=width, color=color))
     return exit_code

@@ -1,4 +1,4 @@
-"""All that was found out about a cluster, as one value."""
+"""All that was found out about a cluster, as one value: what each host told of itself, what several told together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,137 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from launcher.cluster.cluster import Cluster, Host
+from launcher.cluster.file.source import Places
 from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
-from launcher.doctor.answers import Answers
 from launcher.hosts.facts import HostFacts
 from launcher.hosts.ssh_complaint import Complaint
 
 
+# ---- what a host told of itself (`launcher.on_host.probe`)
+@dataclass(frozen=True, slots=True)
+class PythonFound:
+    """The one that would run the workers."""
+
+    version: str
+    executable: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFound:
+    """What a worker would run; the reason is why it cannot be."""
+
+    path: str | None = None
+    reason: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """A digest of each file of the user's own that makes it up, by its path below where it was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a worker inherits: proxies, how many files it may open, the encoding of its output, CUDA_VISIBLE_DEVICES."""
+
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    open_files: int = 1 << 20
+    encoding: str = "utf-8"
+    visible_gpus: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkCard:
+    """The one that has the host's address. Speed in Mbit/s; 0: it does not tell."""
+
+    name: str = ""
+    mtu: int = 0
+    speed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Memory in MiB."""
+
+    index: int
+    name: str
+    memory: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """What NVIDIA's driver knows; the newest version of CUDA that it can run."""
+
+    driver: str = ""
+    cuda: str = ""
+    devices: tuple[Gpu, ...] = ()
+    complaint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRoom:
+    """Where runs would be written, in bytes, and the user as whom the workers would run."""
+
+    root: str
+    free: int
+    total: int
+    there: str
+    """The root, or the nearest directory above it that exists already; owner and mode are this one's."""
+    owner: str
+    mode: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFlowFound:
+    """What TensorFlow said when it was imported, or the reason why it cannot be."""
+
+    version: str
+    gpus: int
+    cuda: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast one host sends to another, or the reason why that could not be measured."""
+
+    rate: float = 0.0
+    """Bytes a second."""
+    round_trip: float = 0.0
+    """Seconds, without load."""
+    retransmitted: int = 0
+    """Packets."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """All that one host told; None: it did not come to that."""
+
+    python: PythonFound | None = None
+    packages: Mapping[str, str] | None = None
+    """Versions by name."""
+    program: ProgramFound | None = None
+    surroundings: Surroundings | None = None
+    gate: str | None = None
+    """Why its kernel cannot keep strangers off the workers' ports; empty: it can."""
+    network_cards: Mapping[str, NetworkCard] | None = None
+    """By address."""
+    gpus: Gpus | None = None
+    room: DiskRoom | None = None
+    unsafe: tuple[str, ...] | None = None
+    """Why others could put something else in the place of what a run has there, and what to do, in words of the run."""
+    unwritable: str | None = None
+    """Why nothing can be written where runs go; empty: it can."""
+    seen: tuple[str, ...] | None = None
+    """The hosts whose files are seen there, too."""
+    tensorflow: TensorFlowFound | None = None
+    measured: Speed | None = None
+    """Of the last link that it was asked for."""
+    trouble: tuple[tuple[str, str], ...] = ()
+    """What could not be found out, and why."""
+
+
+# ---- what was found out
 class Dial(NamedTuple):
     """One host's try to reach a worker's port of another one, at one address."""
 
@@ -25,27 +149,11 @@ class Dial(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """How fast one host sends to another."""
-
-    rate: float = 0.0
-    """Bytes a second."""
-    round_trip: float = 0.0
-    """Seconds, without load."""
-    retransmitted: int = 0
-    """Packets."""
-    reason: str = ""
-    """Why it could not be measured."""
-
-
-@dataclass(frozen=True, slots=True)
 class Gradients:
-    """What each worker has to share with the others in a step."""
+    """What each worker has to share with the others in a step: how many bytes, and how that is known."""
 
     size: float
-    """Bytes."""
     source: str
-    """Where the size is from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +167,6 @@ class HostExamination:
     ports: Mapping[Task, int] = field(default_factory=dict)
     no_ports: str = ""
     """Why it has no ports for its workers."""
-    no_gate: str = ""
-    """Why it cannot keep strangers off them."""
     plan: TaskPlan | None = None
     """Of its first worker."""
     runs_python: bool = True
@@ -73,7 +179,6 @@ class HostExamination:
 
     @property
     def name(self) -> str:
-        """As in the cluster file."""
         return self.host.name
 
 
@@ -99,3 +204,13 @@ class Examination:
     def reached(self) -> tuple[HostExamination, ...]:
         """The hosts whose agent has answered."""
         return tuple(each for each in self.hosts if each.facts is not None)
+
+    @property
+    def places(self) -> Places:
+        """Where things stand in the cluster file."""
+        return self.cluster.source.places if self.cluster.source else Places()
+
+    @property
+    def workers(self) -> int:
+        """How many share gradients: the chief does, too."""
+        return sum(task.type in ("chief", "worker") for host in self.cluster.hosts for task in host.tasks)

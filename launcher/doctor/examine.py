@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from launcher.caller.here import here
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
 from launcher.cluster.spec import ClusterSpec, dialled_at
-from launcher.doctor.examination import Examination, Speed
-from launcher.doctor.exchange import BYTES, SECONDS, gradients, rounds
-from launcher.doctor.probing import Question
+from launcher.doctor.examination import Examination, Gradients, Speed
+from launcher.doctor.exchange import BYTES, SECONDS, rounds
+from launcher.doctor.probing import Parts
 from launcher.doctor.reach import chosen, dials, failures, possible_addresses
-from launcher.doctor.visit import Visit
+from launcher.doctor.visit import HOST, WORKER, Visit
 from launcher.hosts.facts import same_machines
 from launcher.run.host_contexts import Names, host_contexts
-from launcher.run.request import Request
 from launcher.run_directory.directory import RunDirectory
 
 NAME = "doctor"
@@ -27,27 +25,20 @@ ANSWER_SECONDS = 20.0
 """For all that a host can tell without importing TensorFlow; a slow GPU driver takes 5 s of it."""
 LOOK_SECONDS = 5.0
 IMPORT_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorRequest:
-    """What the command line asks for."""
-
-    run: Request
-    """What it says of the run that is to come."""
-    import_tensorflow: bool = False
-    gradient_mb: float | None = None
+MEASURING_ENDS = 3.0
+"""Seconds after its own time in which a host has to say what a measurement gave."""
 
 
 class Doctor:
-    """Finds out everything about the hosts of a file, in one visit."""
+    """Finds out everything about the hosts of a cluster, in one visit."""
 
-    def __init__(self, cluster: Cluster, request: DoctorRequest, visit: Visit) -> None:
+    def __init__(self, cluster: Cluster, runs: Path, visit: Visit) -> None:
+        """`runs`: where runs of this machine go."""
         self._cluster = cluster
-        self._request = request
+        self._runs = runs
         self._visit = visit
 
-    def examine(self) -> Examination:
+    def examine(self, import_tensorflow: bool, gradients: Gradients) -> Examination:
         """From the first word to the last.
 
         Raises:
@@ -56,58 +47,68 @@ class Doctor:
         """
         visit, cluster = self._visit, self._cluster
         visit.await_ready(cluster.timeouts.start)
-        self._facts = {name: each.facts for name, each in visit.hosts.items() if each.facts and not each.complaint}
-        self._ports = {name: each.ports for name, each in visit.hosts.items() if each.ports}
+        found = {name: each.found for name, each in visit.hosts.items()}
+        self._facts = {name: each.facts for name, each in found.items() if each.facts and not each.complaint}
+        self._ports = {name: each.ports for name, each in found.items() if each.ports}
         self._possible = possible_addresses(cluster.hosts, self._facts)
         self._markers = {name: f".tf-launch-{NAME}-{uuid.uuid4().hex}" for name in self._facts}
-        visit.dial_and_ask(dials(cluster.hosts, self._possible, self._ports), self._questions(), ANSWER_SECONDS)
+        visit.dial(dials(cluster.hosts, self._possible, self._ports))
+        self._ask_each()
+        examined = [name for name, each in visit.hosts.items() if each.probes]
         if len(self._facts) > 1:
-            visit.ask_more(lambda answers: answers.seen is not None, LOOK_SECONDS, markers=[*self._markers.values()])
-            visit.ask_more(lambda answers: answers.unmarked, LOOK_SECONDS, unmark=True)
-        if self._request.import_tensorflow:
-            visit.ask_more(lambda answers: answers.tensorflow is not None, IMPORT_SECONDS, tensorflow=True)
+            visit.ask(HOST, LOOK_SECONDS, {name: {"seen": [[*self._markers.values()]]} for name in examined})
+            visit.ask(HOST, LOOK_SECONDS, {name: {"unmarked": []} for name in examined})
+        if import_tensorflow:
+            visit.ask(WORKER, IMPORT_SECONDS, {name: {"tensorflow": []} for name in examined})
+        addresses = chosen(visit.dialled, self._possible)
+        speeds = self._speeds(addresses)
         visit.dismiss(LOOK_SECONDS)
-        self._addresses = chosen(visit.dialled, self._possible)
-        speeds = self._speeds()
         return Examination(
             cluster,
             tuple(each.examination() for each in visit.hosts.values()),
-            gradients(cluster.commands, self._request.gradient_mb),
-            self._request.import_tensorflow,
-            self._addresses,
+            gradients,
+            import_tensorflow,
+            addresses,
             visit.dialled,
             {name: self._sees(name) for name in self._facts},
             speeds,
         )
 
     # ---- what is asked of each host alone
-    def _questions(self) -> dict[str, Question]:
-        directory = RunDirectory(Path(here(), self._request.run.runs_dir, NAME))
+    def _ask_each(self) -> None:
+        directory = RunDirectory(self._runs / NAME)
         contexts = host_contexts(self._cluster, directory, Names.of(NAME), self._facts, fix_keras=False)
         plan = plan_attempt(self._cluster, self._supposed_spec(), contexts, NAME, attempt=0)
-        return {
-            host.name: self._question(host, plan.on(host.name)[0], contexts[host.name])
-            for host in self._cluster.hosts
-            if host.name in self._facts and host.tasks
-        }
-
-    def _question(self, host: Host, plan: TaskPlan, context: HostContext) -> Question:
-        python = python_of(self._cluster.command_of(plan.task), host, context)
-        comes = self._cluster.sync is not None and not host.is_local
-        runs_dir = str(PurePath(context.run_dir).parent)
-        asked = {
+        hosts = [host for host in self._cluster.hosts if host.name in self._facts and host.tasks]
+        for host in hosts:
+            context, task = contexts[host.name], plan.on(host.name)[0]
+            command = self._cluster.command_of(task.task)
+            python, comes = python_of(command, host, context), self._comes_along(host)
+            self._visit.hosts[host.name].begin(task, python, comes)
             # what comes along with a run need not be there
-            "argv": [python] if comes or brings_training(self._cluster.command_of(plan.task)) else list(plan.argv),
-            "addresses": list(self._possible[host.name]),
-            "output": runs_dir,
-            "trusted": [
-                (runs_dir, "--run-dir" if host.is_local else "run_dir", True),
-                *([(plan.workdir, "workdir", False)] if comes else []),
-            ],
-            "marker": self._markers[host.name],
+            argv = [python] if comes or brings_training(command) else list(task.argv)
+            workers = {"python": [], "packages": [], "program": [argv, task.argv[0] == python], "surroundings": []}
+            self._visit.hosts[host.name].probes[WORKER].ask(workers)
+            self._visit.hosts[host.name].probes[HOST].ask(self._of_machine(host, task, context))
+        self._visit.await_answers(ANSWER_SECONDS)
+
+    def _comes_along(self, host: Host) -> bool:
+        return self._cluster.sync is not None and not host.is_local
+
+    def _of_machine(self, host: Host, task: TaskPlan, context: HostContext) -> Parts:
+        runs_dir = str(PurePath(context.run_dir).parent)
+        trusted = [[runs_dir, "--run-dir" if host.is_local else "run_dir", True]]
+        if self._comes_along(host):
+            trusted.append([task.workdir, "workdir", False])
+        return {
+            "gate": [],
+            "surroundings": [],
+            "network_cards": list(self._possible[host.name]),
+            "gpus": [],
+            "room": [runs_dir],
+            "unsafe": trusted,
+            "unwritable": [runs_dir, self._markers[host.name]],
         }
-        limit = ANSWER_SECONDS + 2 * LOOK_SECONDS + (IMPORT_SECONDS if self._request.import_tensorflow else 0.0)
-        return Question(plan, python, context.python, asked, limit, comes)
 
     def _supposed_spec(self) -> ClusterSpec:
         """Who would listen where, as far as that is known before hosts have dialled each other."""
@@ -122,30 +123,29 @@ class Doctor:
 
     # ---- what only several hosts together can tell
     def _sees(self, name: str) -> tuple[str, ...]:
-        seen = self._visit.hosts[name].answers.seen or ()
+        seen = self._visit.hosts[name].found.answers.seen or ()
         return tuple(other for other, marker in self._markers.items() if other != name and marker in seen)
 
-    def _speeds(self) -> dict[tuple[str, str], Speed]:
+    def _speeds(self, addresses: Mapping[str, str]) -> dict[tuple[str, str], Speed]:
         """Of the links between machines that reach each other."""
-        twins = {other for _, other in same_machines(self._facts)}
-        hosts = [name for name in self._addresses if self._ports.get(name) and name not in twins]
+        visit, twins = self._visit, {other for _, other in same_machines(self._facts)}
+        hosts = [name for name in addresses if self._ports.get(name) and name not in twins]
         if len(hosts) < 2:
             return {}
-        counting = self._visit.count(hosts, LOOK_SECONDS)
-        failed = failures(self._visit.dialled)
-        unreached = {
-            (dial.dialler, name)
-            for name, address in self._addresses.items()
-            for dial in failed.get((name, address), ())
-        }
+        ports = {name: next(iter(self._ports[name].values())) for name in hosts}
+        visit.let_programs_come(hosts)
+        visit.ask(HOST, LOOK_SECONDS, {name: {"counting": [ports[name]]} for name in hosts})
+        failed = failures(visit.dialled)
+        unreached = {(dial.dialler, to) for to, at in addresses.items() for dial in failed.get((to, at), ())}
         speeds: dict[tuple[str, str], Speed] = {}
         each_round = rounds(hosts)
         for pairs in each_round:
-            targets = {
-                sender: (self._addresses[name], next(iter(self._ports[name].values())))
-                for sender, name in pairs
-                if name in counting and (sender, name) not in unreached
+            limits = [int(BYTES / len(each_round)), SECONDS / len(each_round)]
+            asked = {
+                pair: [addresses[pair[1]], ports[pair[1]], *limits]
+                for pair in pairs
+                if pair not in unreached and visit.hosts[pair[1]].counts
             }
-            measured = self._visit.measure(targets, int(BYTES / len(each_round)), SECONDS / len(each_round))
-            speeds |= {pair: measured[pair[0]] for pair in pairs if pair[0] in measured}
+            visit.ask(HOST, SECONDS + MEASURING_ENDS, {pair[0]: {"measured": words} for pair, words in asked.items()})
+            speeds |= {pair: visit.hosts[pair[0]].speed for pair in asked}
         return speeds

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from launcher.cluster.plan import brings_training
-from launcher.doctor.examination import Gradients, Speed
+from launcher.doctor.examination import Examination, Gradients, Speed
 
 MEGABYTE = 1e6
 SUPPOSED_MB = 100.0
@@ -36,17 +36,16 @@ def rounds(hosts: Sequence[str]) -> list[list[tuple[str, str]]]:
     return [[(host, hosts[(n + step) % count]) for n, host in enumerate(hosts)] for step in steps]
 
 
-def ring_seconds(
-    gradients: Gradients, workers: int, hosts: Sequence[str], speeds: Mapping[tuple[str, str], Speed]
-) -> float | None:
+def ring_seconds(examination: Examination) -> float | None:
     """How long a ring all-reduce takes on the network alone; None where that cannot be told.
 
     Each of N workers sends 2 (N - 1) / N of the gradients to the next one, in 2 (N - 1) steps. All wait for the slowest
     link between two hosts, and a step takes half a round trip more.
     """
-    links = [speeds.get(pair, Speed()) for pair in rounds(hosts)[0]] if len(hosts) > 1 else []
+    hosts = [each.name for each in examination.hosts]
+    links = [examination.speeds.get(pair, Speed()) for pair in rounds(hosts)[0]] if len(hosts) > 1 else []
     if not links or not all(link.rate for link in links):
         return None
-    steps = 2 * (workers - 1)
-    sent = steps / workers * gradients.size
+    steps = 2 * (examination.workers - 1)
+    sent = steps / examination.workers * examination.gradients.size
     return sent / min(link.rate for link in links) + steps * max(link.round_trip for link in links) / 2

@@ -1,28 +1,36 @@
-"""The conversation with the program that finds out about one host (`launcher.on_host.probe`)."""
+"""The conversation with a program that finds out about one host (`launcher.on_host.probe`)."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from importlib.machinery import SourceFileLoader
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-from launcher.cluster.plan import TaskPlan
-from launcher.doctor.answers import Answers
-from launcher.hosts.one_host import HostConnection
-from launcher.on_host.agent.framing import UnreadableError
-from launcher.on_host.examiner.messages import AskProgram, ProgramEnded, ProgramNotRun, ProgramSaid, TellProgram
-from launcher.on_host.examiner.questions import MOST
+import msgspec
+
+from launcher.on_host.agent.framing import UnreadableError, decoded
+from launcher.on_host.agent.messages import (
+    AskProgram,
+    Command,
+    Event,
+    ProgramEnded,
+    ProgramNotRun,
+    ProgramSaid,
+    TellProgram,
+)
+from launcher.on_host.agent.programs import MOST
 from launcher.wording import signal_name
 
+OF_AGENT = ("limits", "processes", "resolving", "sockets", "gate_program", "reach", "gate", "own_directory")
 PROBE = (
-    "launcher.on_host.agent.own_directory",
-    *(f"launcher.on_host.probe.{name}" for name in ("program", "output", "machine", "importing", "telling")),
+    *(f"launcher.on_host.agent.{name}" for name in OF_AGENT),
+    *(f"launcher.on_host.probe.{name}" for name in ("program", "output", "machine", "throughput", "telling")),
 )
-"""In the order in which they are needed; `main` of the last one is the program."""
+"""Its modules, in the order in which they are needed; `main` of the last one is the program."""
 BOOT = """\
 import sys
 if sys.version_info < (3, 9):
@@ -35,124 +43,118 @@ module.main()
 """
 NO_WORKDIR = "cannot enter the working directory"
 """How an agent begins when it says so."""
-HOME = "~"
 LONGEST = 300
 """Characters of a program's last words."""
+Parts = Mapping[str, list[Any]]
+"""What a probe is asked for, each part with its arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked, and of which Python."""
+class Probe:
+    """A program on a host: what it was asked, what it has told, how it ended. Nothing here waits."""
 
-    plan: TaskPlan
-    """Of a worker: its environment and its working directory are the probe's."""
-    python: str
-    """What runs its workers, if their program is one of Python."""
-    spare_python: str
-    """What answers for the rest of the host where the other one cannot be started."""
-    asked: Mapping[str, Any]
-    seconds: float
-    workdir_comes: bool = False
-    """The start makes the working directory, if it is not there (`sync`)."""
-
-    @property
-    def runs_python(self) -> bool:
-        """The workers' command is a program of Python."""
-        return self.plan.argv[0] == self.python
-
-
-class Probing:
-    """`take` hears the host; nothing here waits."""
-
-    def __init__(self, patient: HostConnection, question: Question) -> None:
-        """Ask."""
-        self._patient = patient
-        self.question = question
+    def __init__(
+        self,
+        name: str,
+        send: Callable[[Command], None],
+        python: Sequence[str],
+        workdirs: list[str],
+        env: Mapping[str, str],
+    ) -> None:
+        """Start it by this Python, in the first of these directories that there is."""
+        self.name = name
+        self._send = send
+        self._python = python
+        self._workdirs = workdirs
+        self._env = env
+        self._asked = b""
+        self.told: dict[str, Any] = {}
+        self.trouble: dict[str, str] = {}
+        self.awaited: set[str] = set()
+        """Parts that it was asked for and has not told yet."""
         self.refusal = ""
-        """Why the workers' Python, or their working directory, cannot be used."""
+        """Why there is no such program: it cannot be started, or is no Python."""
         self.silence = ""
         """How it came that there is no answer, or not all of it."""
-        self._workdirs = [question.plan.workdir, *([HOME] if question.workdir_comes else [])]
-        self._ask(question.python, self._workdirs.pop(0))
+        self._start()
 
-    def _ask(self, python: str, workdir: str) -> None:
-        question = self.question
-        self._said = b""
-        self.answers = Answers()
-        """All that has been told."""
+    def _start(self) -> None:
         self.talking = True
         """It may be asked for more."""
-        self._word = uuid.uuid4().hex
-        asked = {**question.asked, "by_python": question.runs_python, "word": self._word}
-        given = f"{sources()!a}\n{json.dumps(asked)}\n".encode()
-        argv, env = [python, "-c", BOOT], dict(question.plan.env)
-        self._patient.send(AskProgram(argv, env, workdir, question.seconds, given))
+        self._word = uuid.uuid4().hex.encode()
+        self._said, self._came = b"", 0
+        given = f"{sources()!a}\n".encode() + self._word + b"\n" + self._asked
+        self._send(AskProgram(self.name, [*self._python, "-c", BOOT], dict(self._env), self._workdirs.pop(0), given))
 
-    def ask_more(self, **what: Any) -> None:
-        """One more thing, after all that is told unasked."""
-        self._patient.send(TellProgram(last=False, said=json.dumps(what).encode() + b"\n"))
+    def ask(self, parts: Parts) -> None:
+        """Let it find out these, one after the other."""
+        line = json.dumps(parts).encode() + b"\n"
+        self._asked += line
+        self.awaited |= parts.keys()
+        if self.talking:
+            self._send(TellProgram(self.name, False, line))
 
     def dismiss(self) -> None:
         """Nothing more will be asked; the program puts everything back, and ends."""
-        self._patient.send(TellProgram(last=True, said=b""))
+        if self.talking:
+            self._send(TellProgram(self.name, True, b""))
 
-    def give_up(self, silence: str) -> None:
-        """It has not answered in time, and is not waited for."""
-        self.talking, self.silence = False, silence
+    @property
+    def has_answered(self) -> bool:
+        """All that it was asked for is told, or will not be."""
+        return not self.talking or not self.awaited
 
-    def take(self, answer: object) -> None:
-        """Hear an answer of the agent."""
-        if not self.talking:
-            return
-        if isinstance(answer, ProgramSaid):
-            self._said += answer.data
-            if len(self._said) > MOST:
-                raise UnreadableError(f"more than {MOST} bytes of answers of its probe")
-            answers = Answers.of(self._said, self._word)
-            if self.refusal:  # another Python speaks
-                answers = replace(answers, python=None, packages=None, program=None, tensorflow=None)
-            self.answers = answers
-        elif isinstance(answer, ProgramNotRun):
-            self._refuse(answer.reason)
-        elif isinstance(answer, ProgramEnded):
-            self._end(answer)
+    def give_up(self, seconds: float) -> None:
+        """It has not answered in time, and is not waited for any more."""
+        self.talking, self.silence = False, f"no answer in {seconds:g} s"
 
-    def _end(self, told: ProgramEnded) -> None:
+    def hear(self, message: Event) -> None:
+        """One of its agent's messages.
+
+        Raises:
+            UnreadableError, msgspec.ValidationError: it is not what a probe of ours tells.
+        """
+        match message:
+            case ProgramSaid(_, data) if self.talking:
+                self._hear_lines(data)
+            case ProgramNotRun(_, reason) if self._workdirs and reason.startswith(NO_WORKDIR):
+                self._start()
+            case ProgramNotRun(_, reason):
+                self.talking, self.refusal = False, reason
+            case ProgramEnded(_, code, number, last_words) if self.talking:
+                self._end(how_it_ended(code, number, last_words.decode("utf-8", "replace")))
+
+    def _end(self, how: str) -> None:
         self.talking = False
-        how = how_it_ended(told, self.question.seconds)
-        if self.answers.python is None and told.in_time and not self.refusal:
-            self._refuse(f"{self.question.python}: {how or 'it says nothing; is it a Python?'}")
-        else:
+        if self.told:
             self.silence = how
-
-    def _refuse(self, reason: str) -> None:
-        self.talking = False
-        if self.refusal:
-            self.silence = reason
-        elif self._workdirs and reason.startswith(NO_WORKDIR):
-            self._ask(self.question.python, self._workdirs.pop(0))
         else:
-            self.refusal = reason
-            self._ask(self.question.spare_python, HOME)
+            self.refusal = f"{self._python[0]}: {how or 'it says nothing; is it a Python?'}"
+
+    def _hear_lines(self, data: bytes) -> None:
+        """Whole lines of JSON behind the word. What others print, a sitecustomize for example, is passed over."""
+        self._came += len(data)
+        if self._came > MOST:
+            raise UnreadableError(f"more than {MOST} bytes of answers of its probe")
+        *lines, self._said = (self._said + data).split(b"\n")
+        for line in lines:
+            if line.startswith(self._word):
+                told = decoded(line[len(self._word) :])
+                trouble = msgspec.convert(told.pop("trouble", {}), dict[str, str])
+                self.told |= told
+                self.trouble |= trouble
+                self.awaited -= told.keys() | trouble.keys()
 
 
+@cache
 def sources() -> list[tuple[str, str]]:
     """The probe's modules: name and text."""
-    found = []
-    for name in PROBE:
-        spec = find_spec(name)
-        assert spec is not None
-        assert isinstance(spec.loader, SourceFileLoader)
-        found.append((name, spec.loader.get_data(spec.loader.path).decode()))
-    return found
+    return [(name, inspect.getsource(import_module(name))) for name in PROBE]
 
 
-def how_it_ended(told: ProgramEnded, seconds: float) -> str:
+def how_it_ended(code: int | None, number: int | None, last_words: str) -> str:
     """For a person; empty: as it should."""
-    if not told.in_time:
-        return f"no answer in {seconds:g} s"
-    if told.signal:
-        return f"it was ended by {signal_name(told.signal)}"
-    lines = [line.strip() for line in told.last_words.decode("utf-8", "replace").splitlines() if line.strip()]
-    why = lines[-1][:LONGEST] if lines else f"exit code {told.code}"
-    return why if told.code else ""
+    if number:
+        return f"it was ended by {signal_name(number)}"
+    lines = [line.strip() for line in last_words.splitlines() if line.strip()]
+    why = lines[-1][:LONGEST] if lines else f"exit code {code}"
+    return why if code else ""

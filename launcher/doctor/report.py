@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from launcher.cluster.file.source import Places
 from launcher.cluster.redaction import in_values, redacted_text
-from launcher.doctor.examination import Examination, HostExamination
+from launcher.doctor.examination import Examination, Gpus, HostExamination
 from launcher.doctor.exchange import ring_seconds
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.reach import failures
@@ -34,7 +34,6 @@ MOST_COLUMNS = 12
 def as_text(
     examination: Examination,
     findings: Sequence[Finding],
-    places: Places,
     *,
     verbose: bool = False,
     width: int | None = None,
@@ -45,7 +44,6 @@ def as_text(
     Args:
         examination: what was found out.
         findings: what that means.
-        places: where in the cluster file things stand.
         verbose: show who reaches whom, and how fast, though all is well.
         width: columns to fold at; None: no folding.
         color: whether headings are emphasised.
@@ -54,30 +52,29 @@ def as_text(
     console = Console(
         file=out, width=width or UNFOLDED, force_terminal=color, no_color=not color, highlight=False, emoji=False
     )
-    console.print(_hosts_table(examination))
+    tables = [_hosts_table(examination)]
     if len(examination.addresses) > 1 and (verbose or _is_broken(examination)):
-        console.print()
-        console.print(_reach_table(examination))
+        tables.append(_reach_table(examination))
     if verbose and examination.speeds:
+        tables.append(_speed_table(examination))
+    parts = [[table] for table in tables] + [_told(finding, examination.places) for finding in findings]
+    for part in [*parts, [Text(_summary(findings))]]:
+        for each in part:
+            console.print(each)
         console.print()
-        console.print(_speed_table(examination))
-    for finding in findings:
-        console.print()
-        _print_finding(console, finding, places)
-    console.print()
-    console.print(Text(_summary(findings)))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()[:-1]) + "\n"
 
 
-def _print_finding(console: Console, finding: Finding, places: Places) -> None:
+def _told(finding: Finding, places: Places) -> list[RenderableType]:
     subject = "" if finding.names_hosts else f"{listed(finding.hosts)}: "
-    severity = f"{finding.severity.name.lower()}: "
-    console.print(Text.assemble((severity, COLOURS[finding.severity]), _plain(f"{subject}{finding.what}")))
+    severity = (f"{finding.severity.name.lower()}: ", COLOURS[finding.severity])
     found = places.of(finding.hosts, finding.key) if finding.key else []
     where = f" ({listed(found, MOST_PLACES)})" if found else ""
-    for name, text in (("Why it matters", finding.why), ("What to do", finding.remedy and f"{finding.remedy}{where}")):
-        if text:
-            console.print(Padding(_plain(f"{name}: {text}"), (0, 0, 0, 2)))
+    more = {"Why it matters": finding.why, "What to do": finding.remedy and f"{finding.remedy}{where}"}
+    return [
+        Text.assemble(severity, _plain(f"{subject}{finding.what}")),
+        *(Padding(_plain(f"{name}: {text}"), (0, 0, 0, 2)) for name, text in more.items() if text),
+    ]
 
 
 def _plain(words: str) -> Text:
@@ -88,7 +85,7 @@ def _plain(words: str) -> Text:
 def _hosts_table(examination: Examination) -> Table:
     table = _table("host", "address", "Python", "TensorFlow", "GPUs", "free disk", "clock")
     for each in examination.hosts:
-        table.add_row(each.name, *(_plain(word) for word in _row(each, examination.addresses.get(each.name, ""))))
+        table.add_row(each.name, *map(_plain, _row(each, examination.addresses.get(each.name, "none"))))
     return table
 
 
@@ -96,14 +93,17 @@ def _row(each: HostExamination, address: str) -> tuple[str, ...]:
     if each.facts is None:
         return ("not reached",)
     answers = each.answers
-    python = answers.python.version if answers.python else "?"
-    tensorflow = (answers.packages or {}).get("tensorflow", "none") if answers.packages is not None else "?"
-    free = size(answers.room.free) if answers.room else "?"
-    return address or "none", python, tensorflow, _gpus(each), free, _clock(each.facts.ahead)
+    return (
+        address,
+        answers.python.version if answers.python else "?",
+        "?" if answers.packages is None else answers.packages.get("tensorflow", "none"),
+        _gpus(answers.gpus),
+        size(answers.room.free) if answers.room else "?",
+        _clock(each.facts.ahead),
+    )
 
 
-def _gpus(each: HostExamination) -> str:
-    gpus = each.answers.gpus
+def _gpus(gpus: Gpus | None) -> str:
     if gpus is None or gpus.complaint:
         return "?"
     names = [gpu.name for gpu in gpus.devices]
@@ -162,10 +162,8 @@ def _summary(findings: Sequence[Finding]) -> str:
     return f"{listed(told)}: a run can start." if told else "All is well: a run can start."
 
 
-def as_record(examination: Examination, findings: Sequence[Finding], places: Places, exit_code: int) -> dict[str, Any]:
+def as_record(examination: Examination, findings: Sequence[Finding], exit_code: int) -> dict[str, Any]:
     """For JSON: everything that was found out, and what it means. Secrets are redacted."""
-    workers = sum(task.type in ("chief", "worker") for host in examination.cluster.hosts for task in host.tasks)
-    names = [each.name for each in examination.hosts]
     record = {
         "exit_code": exit_code,
         "cluster": examination.cluster.name,
@@ -176,22 +174,28 @@ def as_record(examination: Examination, findings: Sequence[Finding], places: Pla
             for dial, why in examination.dialled.items()
         ],
         "network": [
-            {"from": sender, "to": receiver, **_speed_record(speed)}
+            {"from": sender, "to": receiver, "bytes_a_second": round(speed.rate), "round_trip": speed.round_trip}
+            | {"retransmitted": speed.retransmitted, "reason": speed.reason}
             for (sender, receiver), speed in examination.speeds.items()
         ],
         "estimate": {
             "gradient_bytes": examination.gradients.size,
             "source": examination.gradients.source,
-            "seconds_a_step": ring_seconds(examination.gradients, workers, names, examination.speeds),
+            "seconds_a_step": ring_seconds(examination),
         },
-        "findings": [_finding_record(each, places) for each in findings],
+        "findings": [
+            {"severity": each.severity.name.lower(), "check": each.check, "hosts": list(each.hosts)}
+            | {"what": each.what, "why": each.why, "remedy": each.remedy}
+            | {"places": examination.places.of(each.hosts, each.key) if each.key else []}
+            for each in findings
+        ],
     }
     return dict(in_values(record))
 
 
 def _host_record(each: HostExamination, examination: Examination) -> dict[str, Any]:
-    answers = asdict(each.answers)
-    facts = each.facts
+    facts, answers = each.facts, asdict(each.answers)
+    del answers["measured"]  # all links stand together in `network`
     return {
         "host": each.name,
         "address": examination.addresses.get(each.name),
@@ -201,25 +205,4 @@ def _host_record(each: HostExamination, examination: Examination) -> dict[str, A
         "clock_ahead": round(facts.ahead, 3) if facts else None,
         "shares_disk_with": list(examination.shared.get(each.name, ())),
         **answers,
-    }
-
-
-def _speed_record(speed: Any) -> dict[str, Any]:
-    return {
-        "bytes_a_second": round(speed.rate),
-        "round_trip": speed.round_trip,
-        "retransmitted": speed.retransmitted,
-        "reason": speed.reason,
-    }
-
-
-def _finding_record(finding: Finding, places: Places) -> dict[str, Any]:
-    return {
-        "severity": finding.severity.name.lower(),
-        "check": finding.check,
-        "hosts": list(finding.hosts),
-        "what": finding.what,
-        "why": finding.why,
-        "remedy": finding.remedy,
-        "places": places.of(finding.hosts, finding.key) if finding.key else [],
     }

@@ -20,8 +20,6 @@ Transport = Callable[[str, str], list[str]]
 ON_HOST = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "on_host")  # noqa: PTH100, PTH118, PTH120
 AGENT = ("agent",)
 """The packages that make up an agent. It begins with `main` of the module `pair` in the last of them."""
-EXAMINER = (*AGENT, "examiner")
-"""The same for the one that `launch doctor` sends."""
 LEFTOVERS = (*AGENT, "leftovers")
 """The same for the one that `launch leftovers` sends."""
 SSH = "ssh"

@@ -6,9 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any
+from typing import TypeVar
 
 import pytest
 from support.launching import MARK, PATIENCE, await_true, marked_processes
@@ -18,27 +17,20 @@ from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.hosts.access import access
 from launcher.hosts.one_host import HostConnection, Inbox, receive
-from launcher.hosts.transport import EXAMINER
-from launcher.on_host.agent.messages import Command, Event, Hello, Reserve
-from launcher.on_host.examiner.messages import (
-    EVENTS,
+from launcher.on_host.agent.messages import (
     AskProgram,
-    CountBytes,
-    CountingBytes,
-    MeasureSpeed,
+    Event,
+    Hello,
     ProgramEnded,
     ProgramNotRun,
     ProgramSaid,
-    SpeedMeasured,
     TellProgram,
 )
-from launcher.on_host.examiner.questions import LAST_WORDS, MOST
+from launcher.on_host.agent.programs import LAST_WORDS, MOST
 
 LEASE = 15.0
-LONG = 60.0
-"""Seconds; no test waits for them."""
-SHORT = 0.3
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True)\n"
+Answer = TypeVar("Answer", bound=Event)
 
 
 class Asked:
@@ -46,36 +38,25 @@ class Asked:
 
     def __init__(self) -> None:
         self.inbox: Inbox = SimpleQueue()
-        self.task = Task("worker", 0)
-        host = Host("localhost", (self.task,))
-        way = replace(access(host, LEASE), packages=EXAMINER)
-        self.connection = HostConnection(host.name, host.tasks, way, self.inbox, threading.Semaphore(), known=EVENTS)
-        self.send(Hello(LEASE, []))
+        host = Host("localhost", (Task("worker", 0),))
+        self.connection = HostConnection(host.name, host.tasks, access(host, LEASE), self.inbox, threading.Semaphore())
+        self.connection.send(Hello(LEASE, []))
 
-    def send(self, command: Command) -> None:
-        self.connection.send(command)
-
-    def next(self, *kinds: type[Event]) -> Any:
-        """The next answer of these types."""
+    def next(self, *kinds: type[Answer]) -> Answer:
+        """The next message, which is one of these."""
         deadline = time.monotonic() + PATIENCE
         while (event := receive(self.inbox, deadline - time.monotonic())) is not None:
             assert not isinstance(event, events.HostLost), event
-            if isinstance(event, events.Answer) and isinstance(event.message, kinds):
+            if isinstance(event, events.Answer):
+                assert isinstance(event.message, kinds), event
                 return event.message
-        raise AssertionError(f"no {kinds}")
+        raise AssertionError(f"none of {kinds}")
 
-    def held_port(self) -> int:
-        """A port for the task."""
-        deadline = time.monotonic() + PATIENCE
-        while not isinstance(event := receive(self.inbox, deadline - time.monotonic()), events.PortsReserved):
-            assert event is not None
-        return event.ports[self.task]
+    def ask(self, program: str, said: bytes = b"", name: str = "x") -> None:
+        self.connection.send(AskProgram(name, [sys.executable, "-c", program], {}, "/", said))
 
-    def ask(self, program: str, seconds: float = LONG, said: bytes = b"") -> None:
-        self.send(AskProgram([sys.executable, "-c", program], {}, "/", seconds, said))
-
-    def say(self, said: bytes, *, last: bool = False) -> None:
-        self.send(TellProgram(last, said))
+    def tell(self, said: bytes, last: bool = False) -> None:
+        self.connection.send(TellProgram("x", last, said))
 
     def await_said(self, text: bytes) -> None:
         """Return once the program has said this and nothing else."""
@@ -84,13 +65,12 @@ class Asked:
             said += self.next(ProgramSaid).data
             assert text.startswith(said)
 
-    def answer(self) -> tuple[bytes, dict[str, Any], bytes]:
-        """All that the program says, how it ended, and its last words."""
+    def answer(self) -> tuple[bytes, ProgramEnded]:
+        """All that the program says, and how it ended."""
         said = b""
-        while isinstance(answer := self.next(ProgramSaid, ProgramEnded), ProgramSaid):
-            said += answer.data
-        told = dict(vars(answer))
-        return said, told, told.pop("last_words")
+        while not isinstance(message := self.next(ProgramSaid, ProgramEnded), ProgramEnded):
+            said += message.data
+        return said, message
 
 
 @pytest.fixture
@@ -104,22 +84,31 @@ def asked(mark: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 def test_what_a_program_says_and_how_it_ends_is_told(asked: Asked) -> None:
     asked.ask("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
 
-    assert asked.answer() == (b"out\n", {"code": 3, "signal": None, "in_time": True}, b"err\n")
+    assert asked.answer() == (b"out\n", ProgramEnded("x", 3, None, b"err\n"))
 
 
 def test_a_program_can_be_talked_to_until_the_last_word(asked: Asked) -> None:
     asked.ask("import sys\nfor line in sys.stdin: print('heard', line, end='', flush=True)", said=b"one\n")
     asked.await_said(b"heard one\n")
-    asked.say(b"two\n")
+    asked.tell(b"two\n")
     asked.await_said(b"heard two\n")
-    asked.say(b"three\n", last=True)
+    asked.tell(b"three\n", last=True)
 
-    assert asked.answer() == (b"heard three\n", {"code": 0, "signal": None, "in_time": True}, b"")
+    assert asked.answer() == (b"heard three\n", ProgramEnded("x", 0, None, b""))
+
+
+def test_several_programs_are_told_apart(asked: Asked) -> None:
+    asked.ask("import sys; print(sys.stdin.read())", said=b"here")
+    asked.ask("print('beside it')", name="other")
+
+    assert asked.answer() == (b"beside it\n", ProgramEnded("other", 0, None, b""))
+    asked.tell(b"", last=True)
+    assert asked.answer() == (b"here\n", ProgramEnded("x", 0, None, b""))
 
 
 def test_megabytes_arrive_whole(asked: Asked) -> None:
     asked.ask("import sys; print(len(sys.stdin.buffer.read()))", said=bytes(5_000_000))
-    asked.say(b"end", last=True)
+    asked.tell(b"end", last=True)
 
     assert asked.answer()[0] == b"5000003\n"
 
@@ -130,29 +119,20 @@ def test_a_program_that_does_not_listen_holds_up_nothing(asked: Asked) -> None:
     assert asked.answer()[0] == b"done\n"
 
 
-@pytest.mark.parametrize("stubborn", [False, True])
-def test_a_program_that_never_ends_is_ended_when_its_time_is_over(asked: Asked, stubborn: bool) -> None:
-    asked.ask((DEAF if stubborn else "import time\n") + "while True: time.sleep(1)", seconds=SHORT)
-
-    said, told, _ = asked.answer()
-    assert told == {"code": None, "signal": 9 if stubborn and said else 15, "in_time": False}
-
-
 @pytest.mark.parametrize(("stream", "most"), [("stdout", MOST), ("stderr", LAST_WORDS)])
 def test_a_flood_is_cut_off(asked: Asked, stream: str, most: int) -> None:
-    asked.ask(f"import sys\nwhile True: sys.{stream}.write('x' * 100_000)", seconds=10.0)
+    asked.ask(f"import sys\nwhile True: sys.{stream}.write('x' * 100_000)")
 
-    said, told, last_words = asked.answer()
-    assert told["in_time"]
-    assert told["code"] != 0
-    assert len(said if stream == "stdout" else last_words) == most
+    said, ended = asked.answer()
+    assert ended.code != 0
+    assert len(said if stream == "stdout" else ended.last_words) == most
 
 
 def test_a_daemon_that_holds_the_pipes_is_not_waited_for_and_does_not_stay(asked: Asked, mark: str) -> None:
     child = "if os.fork() == 0:\n os.setsid()\n if os.fork() == 0: time.sleep(1000)\n"
     asked.ask(f"import os, time\nprint('parent', flush=True)\n{child}")
 
-    assert asked.answer()[:2] == (b"parent\n", {"code": 0, "signal": None, "in_time": True})
+    assert asked.answer() == (b"parent\n", ProgramEnded("x", 0, None, b""))
     asked.connection.close()
     assert marked_processes(mark) == []
 
@@ -165,31 +145,14 @@ def test_what_a_program_leaves_is_ended_with_the_agent_though_it_is_deaf(asked: 
     await_true(lambda: not marked_processes(mark), "the end of all processes")
 
 
-def test_what_cannot_be_started_is_told(asked: Asked) -> None:
-    asked.send(AskProgram(["/nowhere/python"], {}, "/", LONG, b""))
-    assert asked.next(ProgramNotRun).reason == "cannot run /nowhere/python: No such file or directory"
-    asked.send(AskProgram([sys.executable], {}, "/nowhere", LONG, b""))
-    reason = "cannot enter the working directory /nowhere: No such file or directory"
-    assert asked.next(ProgramNotRun).reason == reason
+@pytest.mark.parametrize(
+    ("argv", "directory", "reason"),
+    [
+        ("/nowhere/python", "/", "cannot run /nowhere/python: No such file or directory"),
+        (sys.executable, "/nowhere", "cannot enter the working directory /nowhere: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_started_is_told(asked: Asked, argv: str, directory: str, reason: str) -> None:
+    asked.connection.send(AskProgram("x", [argv], {}, directory, b""))
 
-
-def test_the_speed_to_a_port_that_is_held_is_measured(asked: Asked) -> None:
-    asked.send(Reserve([asked.task.slug], 0, 0, "word"))
-    port = asked.held_port()
-    asked.send(CountBytes())
-    assert asked.next(CountingBytes).reason == ""
-    asked.send(MeasureSpeed("127.0.0.1", port, 1_000_000, 5.0))
-
-    measured = asked.next(SpeedMeasured)
-    assert (measured.reason, measured.bytes) == ("", 1_000_000)
-    assert measured.rate > 0
-    assert 0 < measured.round_trip < 1
-
-
-def test_an_address_at_which_nobody_counts_is_told(asked: Asked) -> None:
-    asked.send(Reserve([asked.task.slug], 0, 0, ""))
-    port = asked.held_port()
-    asked.send(MeasureSpeed("127.0.0.1", port, 1_000_000, 5.0))
-    assert asked.next(SpeedMeasured).reason == "Connection refused"
-    asked.send(MeasureSpeed("no.such.name.invalid", port, 1_000_000, 5.0))
-    assert asked.next(SpeedMeasured).reason
+    assert asked.next(ProgramNotRun) == ProgramNotRun("x", reason)

@@ -40,6 +40,8 @@ from launcher.on_host.agent.fields import (
 )
 from launcher.on_host.agent.framing import FRAME, MOST_BODY, MOST_HEAD, Decoder, UnreadableError
 from launcher.on_host.agent.messages import (
+    COMMANDS,
+    EVENTS,
     Acknowledge,
     CompareProject,
     DialPorts,
@@ -59,9 +61,7 @@ from launcher.on_host.agent.messages import (
     WaitsElsewhere,
     WorkerStart,
 )
-from launcher.on_host.examiner import messages as examiner
 
-EVENTS, COMMANDS = examiner.EVENTS, examiner.COMMANDS
 ALL: dict[str, type[Message]] = {**EVENTS, **COMMANDS}
 W0 = Task("worker", 0)
 WAITS = WaitsElsewhere("worker-0", 1, [2], ["10.0.0.1:80"], [])

@@ -187,7 +187,7 @@ def test_launcher_needs_neither_tensorflow_nor_training() -> None:
 
     found = {path.name: found for path in sources("launcher") if (found := imported_packages(path) & forbidden)}
 
-    assert found == {"importing.py": {TENSORFLOW_ON_REQUEST}}, "only the workers' own Python may, with doctor --import"
+    assert found == {"machine.py": {TENSORFLOW_ON_REQUEST}}, "only the workers' own Python may, with doctor --import"
 
 
 def test_training_does_not_know_the_launcher() -> None:
@@ -212,9 +212,8 @@ SENT_TO_HOSTS = {
     path: tuple(f"launcher.on_host.{name}." for name in own)
     for program, own in {
         "agent": ("agent",),
-        "examiner": ("agent", "examiner"),
         "leftovers": ("agent", "leftovers"),
-        "probe": ("probe", "agent.own_directory"),
+        "probe": ("agent", "probe"),
     }.items()
     for path in sources(f"launcher/on_host/{program}")
 }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
-from launcher.doctor.examination import Gradients, Speed
+from launcher.cluster.cluster import Cluster, Host
+from launcher.cluster.spec import Task
+from launcher.doctor.examination import Examination, Gradients, HostExamination, Speed
 from launcher.doctor.exchange import gradients, ring_seconds, rounds
-from launcher.on_host.examiner.throughput import steady_rate
+from launcher.on_host.probe.throughput import steady_rate
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
@@ -27,16 +31,23 @@ def test_many_hosts_are_measured_as_a_ring() -> None:
     assert rounds(hosts) == [[(host, hosts[(n + 1) % 9]) for n, host in enumerate(hosts)]]
 
 
+def ring(workers: int, names: Sequence[str], speeds: Mapping[tuple[str, str], Speed]) -> Examination:
+    """Hosts that share 100 MB of gradients among so many workers, all on the first of them."""
+    tasks = tuple(Task("worker", n) for n in range(workers))
+    hosts = tuple(Host(name, tasks if name == names[0] else ()) for name in names)
+    return Examination(Cluster("test", hosts), tuple(map(HostExamination, hosts)), Gradients(1e8, ""), speeds=speeds)
+
+
 def test_a_ring_waits_for_its_slowest_link() -> None:
     speeds = {("a", "b"): Speed(1e9, 1e-3), ("b", "a"): Speed(1e8, 1e-4)}
 
-    assert ring_seconds(Gradients(1e8, ""), 2, ["a", "b"], speeds) == pytest.approx(1.0 + 2 * 0.5e-3)
-    assert ring_seconds(Gradients(1e8, ""), 4, ["a", "b"], speeds) == pytest.approx(1.5 + 6 * 0.5e-3)
+    assert ring_seconds(ring(2, ["a", "b"], speeds)) == pytest.approx(1.0 + 2 * 0.5e-3)
+    assert ring_seconds(ring(4, ["a", "b"], speeds)) == pytest.approx(1.5 + 6 * 0.5e-3)
 
 
 def test_nothing_is_predicted_where_a_link_is_not_known() -> None:
-    assert ring_seconds(Gradients(1e8, ""), 2, ["a", "b"], {("a", "b"): Speed(1e9, 1e-3)}) is None
-    assert ring_seconds(Gradients(1e8, ""), 2, ["a"], {}) is None
+    assert ring_seconds(ring(2, ["a", "b"], {("a", "b"): Speed(1e9, 1e-3)})) is None
+    assert ring_seconds(ring(2, ["a"], {})) is None
 
 
 def test_the_size_of_the_gradients_is_known_said_or_supposed() -> None:

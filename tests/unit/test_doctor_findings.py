@@ -10,9 +10,23 @@ import pytest
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
-from launcher.doctor.answers import Answers, Gpu, Gpus, NetworkCard, Program, Python, Room, Surroundings, TensorFlow
 from launcher.doctor.diagnosis import diagnosed
-from launcher.doctor.examination import Dial, Examination, Gradients, HostExamination, Speed
+from launcher.doctor.examination import (
+    Answers,
+    Dial,
+    DiskRoom,
+    Examination,
+    Gpu,
+    Gpus,
+    Gradients,
+    HostExamination,
+    NetworkCard,
+    ProgramFound,
+    PythonFound,
+    Speed,
+    Surroundings,
+    TensorFlowFound,
+)
 from launcher.doctor.findings import Finding, Severity
 from launcher.hosts.facts import HostFacts
 from launcher.hosts.ssh_complaint import Complaint
@@ -22,20 +36,20 @@ NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 NAMES = ("a", "b", "c")
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
 GB = 10**9
-ROOM = Room("/home/me/runs", 100 * GB, 200 * GB, "/home/me", "me", "755", "me")
+ROOM = DiskRoom("/home/me/runs", 100 * GB, 200 * GB, "/home/me", "me", "755", "me")
 H100 = Gpu(0, "H100", 81559, 4)
 GPUS = Gpus("570.1", "12.8", (H100, replace(H100, index=1)))
 WELL = Answers(
-    python=Python("3.12.3", "/venv/bin/python"),
+    python=PythonFound("3.12.3", "/venv/bin/python"),
     packages={"tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.0"},
-    program=Program("/p/train.py", "", {"train.py": "1", "model.py": "2"}),
+    program=ProgramFound("/p/train.py", "", {"train.py": "1", "model.py": "2"}),
     surroundings=Surroundings(),
+    gate="",
     gpus=Gpus(),
     room=ROOM,
     unsafe=(),
     unwritable="",
     seen=(),
-    all_told=True,
 )
 LINK = Speed(rate=GB, round_trip=1e-4)
 
@@ -132,25 +146,27 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
         [(ERROR, "different_keras", ("a",), "Keras 3.15.1, while b and c have 3.1.0")],
     ),
     "another Python": (
-        cluster(host("c", answers(python=Python("3.11.9", "/p")))),
+        cluster(host("c", answers(python=PythonFound("3.11.9", "/p")))),
         [(WARNING, "different_python", ("c",), "Python 3.11.9, while a and b have 3.12.3")],
     ),
     "TensorFlow that cannot be imported": (
-        cluster(host("b", answers(tensorflow=TensorFlow("", 0, "", "ImportError: libcudart.so.12"))), imports=True),
+        cluster(
+            host("b", answers(tensorflow=TensorFlowFound("", 0, "", "ImportError: libcudart.so.12"))), imports=True
+        ),
         [(ERROR, "tensorflow_import", ("b",), "TensorFlow cannot be imported: ImportError: libcudart.so.12")],
     ),
     # the program
     "a program that is not there": (
-        cluster(host("b", answers(program=Program(None, "train.py: No such file or directory")))),
+        cluster(host("b", answers(program=ProgramFound(None, "train.py: No such file or directory")))),
         [(ERROR, "program", ("b",), "the program is not there: train.py: No such file or directory (in /p)")],
     ),
     "a file with other content": (
-        cluster(host("b", answers(program=Program("/p/train.py", "", {"train.py": "1", "model.py": "3"})))),
+        cluster(host("b", answers(program=ProgramFound("/p/train.py", "", {"train.py": "1", "model.py": "3"})))),
         [(ERROR, "different_program", ("b",), "other content than elsewhere: model.py")],
     ),
     "a file that only one host has": (
         cluster(
-            host("b", answers(program=Program("/p/train.py", "", {"train.py": "1", "model.py": "2", "x.py": "4"})))
+            host("b", answers(program=ProgramFound("/p/train.py", "", {"train.py": "1", "model.py": "2", "x.py": "4"})))
         ),
         [(WARNING, "different_files", ("b",), "files that are not on all hosts: x.py")],
     ),
@@ -196,7 +212,10 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
     "GPUs that TensorFlow does not see": (
         cluster(
             *(
-                host(name, answers(gpus=GPUS, tensorflow=TensorFlow("2.21.0", 0 if name == "b" else 2, "12.5.1", "")))
+                host(
+                    name,
+                    answers(gpus=GPUS, tensorflow=TensorFlowFound("2.21.0", 0 if name == "b" else 2, "12.5.1", "")),
+                )
                 for name in NAMES
             ),
             imports=True,
@@ -242,15 +261,17 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
         [(WARNING, "public_address", ("b",), "it has the public address 8.8.8.8")],
     ),
     "a kernel that cannot keep strangers off": (
-        cluster(host("b", no_gate="Protocol not available")),
+        cluster(host("b", answers(gate="Protocol not available"))),
         [(WARNING, "gate", ("b",), "its kernel cannot keep strangers off the workers' ports: Protocol not available")],
     ),
     "such a kernel where the ports are open by the cluster file": (
-        cluster(host("b", no_gate="Protocol not available", hold_ports=False)),
+        cluster(host("b", answers(gate="Protocol not available"), hold_ports=False)),
         [],
     ),
     "such a kernel and a public address": (
-        cluster(host("b", facts=HostFacts(addresses=("8.8.8.8",), machine="b"), no_gate="Protocol not available")),
+        cluster(
+            host("b", answers(gate="Protocol not available"), facts=HostFacts(addresses=("8.8.8.8",), machine="b"))
+        ),
         [
             (WARNING, "gate", ("b",), "its kernel cannot keep strangers off"),
             (WARNING, "public_address", ("b",), "it has the public address 8.8.8.8"),
@@ -331,7 +352,7 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
     ),
     # silences
     "a host that hangs": (
-        cluster(host("b", answers(room=None, unwritable=None, all_told=False), silence="no answer in 20 s")),
+        cluster(host("b", answers(room=None, unwritable=None), silence="no answer in 20 s")),
         [
             (
                 ERROR,
@@ -344,7 +365,7 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
     "TensorFlow that kills its process": (
         cluster(
             host("b", silence="it was ended by SIGILL"),
-            *(host(n, answers(tensorflow=TensorFlow("2", 0, "", ""))) for n in "ac"),
+            *(host(n, answers(tensorflow=TensorFlowFound("2", 0, "", ""))) for n in "ac"),
             imports=True,
         ),
         [(ERROR, "silence", ("b",), "it did not tell whether TensorFlow can be imported: it was ended by SIGILL")],

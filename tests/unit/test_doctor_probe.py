@@ -128,10 +128,10 @@ def test_any_other_program_is_looked_for_on_the_path(project: Path) -> None:
 
 # ---- the output directory
 def test_a_trial_makes_what_is_missing_and_removes_it_again(tmp_path: Path) -> None:
-    output = Output(str(tmp_path / "some" / "runs"))
+    root, output = str(tmp_path / "some" / "runs"), Output()
 
-    assert output.room()["there"] == str(tmp_path)
-    assert output.tried("marker") == ""
+    assert output.room(root)["there"] == str(tmp_path)
+    assert output.tried(root, "marker") == ""
     assert output.seen(["marker", "other"]) == ["marker"]
     output.clean()
     assert list(tmp_path.iterdir()) == []
@@ -139,16 +139,16 @@ def test_a_trial_makes_what_is_missing_and_removes_it_again(tmp_path: Path) -> N
 
 def test_what_was_there_stays(tmp_path: Path) -> None:
     (tmp_path / "runs" / "earlier").mkdir(parents=True)
-    output = Output(str(tmp_path / "runs"))
+    output = Output()
 
-    assert output.tried("marker") == ""
+    assert output.tried(str(tmp_path / "runs"), "marker") == ""
     output.clean()
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["earlier"]
 
 
 def test_hosts_that_share_a_disk_leave_nothing_whoever_goes_first(tmp_path: Path) -> None:
-    one, other = (Output(str(tmp_path / "some" / "runs")) for _ in range(2))
-    assert (other.tried("b"), one.tried("a")) == ("", "")
+    root, one, other = str(tmp_path / "some" / "runs"), Output(), Output()
+    assert (other.tried(root, "b"), one.tried(root, "a")) == ("", "")
     assert one.seen(["b"]) == ["b"]
     for each in (one, other):
         each.unmark()
@@ -160,10 +160,11 @@ def test_hosts_that_share_a_disk_leave_nothing_whoever_goes_first(tmp_path: Path
 
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    output = Output(str(tmp_path / "file" / "runs"))
+    output = Output()
 
-    assert output.tried("marker") == f"{os.strerror(errno.ENOTDIR)} ({tmp_path}/file/runs)"
+    assert output.tried(str(tmp_path / "file" / "runs"), "m") == f"{os.strerror(errno.ENOTDIR)} ({tmp_path}/file/runs)"
     output.clean()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 # ---- the machine

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.file.reading import read_cluster_file
-from launcher.cluster.file.source import Places
 from launcher.cluster.spec import Task
-from launcher.doctor.answers import Answers, Gpu, Gpus, Python, Room, Surroundings
-from launcher.doctor.examination import Dial, Examination, Gradients, HostExamination, Speed
+from launcher.doctor.examination import (
+    Answers,
+    Dial,
+    DiskRoom,
+    Examination,
+    Gpu,
+    Gpus,
+    Gradients,
+    HostExamination,
+    PythonFound,
+    Speed,
+    Surroundings,
+)
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.report import as_record, as_text
 from launcher.hosts.facts import HostFacts
@@ -28,11 +39,11 @@ defaults:
 """
 GPU = Gpu(0, "H100", 81559, 4)
 TOLD = Answers(
-    python=Python("3.12.3", "/venv/bin/python"),
+    python=PythonFound("3.12.3", "/venv/bin/python"),
     packages={"tensorflow": "2.21.0"},
     surroundings=Surroundings({"http_proxy": "http://me:hunter2@proxy:3128"}),
     gpus=Gpus("570", "12.8", (GPU, GPU)),
-    room=Room("/home/me/runs", 78 * 10**9, 200 * 10**9, "/home/me", "me", "755", "me"),
+    room=DiskRoom("/home/me/runs", 78 * 10**9, 200 * 10**9, "/home/me", "me", "755", "me"),
 )
 HOSTS = (
     HostExamination(Host("gpu-a", (Task("worker", 0),)), facts=HostFacts(addresses=("10.0.0.1",)), answers=TOLD),
@@ -59,16 +70,16 @@ FINDINGS = [
 ]
 
 
-def places(tmp_path: Path) -> Places:
+def read(tmp_path: Path) -> Examination:
+    """With the places of the cluster file."""
     path = tmp_path / "cluster.yaml"
     path.write_text(FILE)
-    source = read_cluster_file(path).source
-    assert source is not None
-    return source.places
+    cluster = EXAMINATION.cluster._replace(source=read_cluster_file(path).source)
+    return replace(EXAMINATION, cluster=cluster)
 
 
 def test_a_person_reads_a_line_for_each_host_then_the_findings(tmp_path: Path) -> None:
-    text = as_text(EXAMINATION, FINDINGS, places(tmp_path), verbose=True).replace(f"{tmp_path}/", "")
+    text = as_text(read(tmp_path), FINDINGS, verbose=True).replace(f"{tmp_path}/", "")
 
     assert text == (
         "host   address      Python  TensorFlow  GPUs             free disk  clock\n"
@@ -100,19 +111,19 @@ def test_a_person_reads_a_line_for_each_host_then_the_findings(tmp_path: Path) -
 
 
 def test_all_is_well_is_said_too(tmp_path: Path) -> None:
-    assert as_text(EXAMINATION, [], Places()).endswith("\n\nAll is well: a run can start.\n")
-    assert as_text(EXAMINATION, FINDINGS[:1], Places()).endswith("\n\n1 note: a run can start.\n")
+    assert as_text(EXAMINATION, []).endswith("\n\nAll is well: a run can start.\n")
+    assert as_text(EXAMINATION, FINDINGS[:1]).endswith("\n\n1 note: a run can start.\n")
 
 
 def test_long_lines_are_folded_on_a_terminal_only(tmp_path: Path) -> None:
     long = [Finding(Severity.NOTE, "x").because("because").on("gpu-a", "word " * 100)]
 
-    assert max(map(len, as_text(EXAMINATION, long, Places(), width=60).splitlines())) <= 60
-    assert max(map(len, as_text(EXAMINATION, long, Places()).splitlines())) > 500
+    assert max(map(len, as_text(EXAMINATION, long, width=60).splitlines())) <= 60
+    assert max(map(len, as_text(EXAMINATION, long).splitlines())) > 500
 
 
 def test_a_machine_reads_everything_and_no_secret(tmp_path: Path) -> None:
-    record = json.loads(json.dumps(as_record(EXAMINATION, FINDINGS, places(tmp_path), 3)))
+    record = json.loads(json.dumps(as_record(read(tmp_path), FINDINGS, 3)))
 
     assert (record["exit_code"], record["cluster"]) == (3, "test")
     assert [(each["host"], each["reached"]) for each in record["hosts"]] == [
@@ -155,10 +166,10 @@ def test_what_a_host_said_cannot_harm_a_terminal_and_the_record_keeps_it() -> No
             Host("gpu-a", (Task("worker", 0),)),
             facts=HostFacts(addresses=(evil,)),
             answers=Answers(
-                python=Python(evil, evil),
+                python=PythonFound(evil, evil),
                 packages={"tensorflow": evil},
                 gpus=Gpus("570", "12.8", (Gpu(0, evil, 81559, 4),)),
-                room=Room(evil, 0, 1, evil, evil, evil, evil),
+                room=DiskRoom(evil, 0, 1, evil, evil, evil, evil),
             ),
         ),
         HostExamination(Host("gpu-b", (Task("worker", 1),)), facts=HostFacts()),
@@ -173,8 +184,8 @@ def test_what_a_host_said_cannot_harm_a_terminal_and_the_record_keeps_it() -> No
     )
     findings = [Finding(Severity.ERROR, "x").because(evil, evil).on("gpu-a", evil)]
 
-    text = as_text(examination, findings, Places(), verbose=True)
-    record = json.dumps(as_record(examination, findings, Places(), 3))
+    text = as_text(examination, findings, verbose=True)
+    record = json.dumps(as_record(examination, findings, 3))
 
     assert all(each.isprintable() or each == "\n" for each in text)
     assert "\nAll is well" not in text

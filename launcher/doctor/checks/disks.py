@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.doctor.answers import Room
-from launcher.doctor.examination import Examination, HostExamination
+from launcher.doctor.examination import DiskRoom, Examination, HostExamination
 from launcher.doctor.findings import ERROR, NOTE, WARNING, Finding
 from launcher.on_host.agent.own_directory import WOULD_RUN
 from launcher.wording import listed, size
@@ -35,7 +34,7 @@ def findings(examination: Examination) -> Iterator[Finding]:
     yield from _shared(examination)
 
 
-def _written(each: HostExamination, room: Room, unwritable: str) -> Iterator[Finding]:
+def _written(each: HostExamination, room: DiskRoom, unwritable: str) -> Iterator[Finding]:
     another = "--run-dir DIR names another one" if each.host.is_local else "name another `run_dir` for it"
     left = f"{size(room.free)} of {size(room.total)} are free"
     if "No space left" in unwritable or "quota" in unwritable:

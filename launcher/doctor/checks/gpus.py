@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.doctor.answers import Gpus
-from launcher.doctor.examination import Examination, HostExamination
+from launcher.doctor.examination import Examination, Gpus, HostExamination
 from launcher.doctor.findings import ERROR, WARNING, Finding, odd_ones
 from launcher.wording import listed
 

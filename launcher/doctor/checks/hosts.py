@@ -31,6 +31,7 @@ PARTS = {
     "packages": "packages",
     "program": "the program",
     "surroundings": "environment and limits",
+    "gate": "whether its kernel can keep strangers off the workers' ports",
     "network_cards": "network cards",
     "gpus": "GPUs",
     "room": "room on the disk",
@@ -38,7 +39,7 @@ PARTS = {
     "unwritable": "whether the output directory can be written",
     "tensorflow": "whether TensorFlow can be imported",
 }
-"""What is told, in this order; each part as soon as it is known."""
+"""What a host tells of itself."""
 OF_THE_WORKERS_PYTHON = ("python", "packages", "program", "tensorflow")
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.doctor.answers import NetworkCard
-from launcher.doctor.examination import Examination
+from launcher.doctor.examination import Examination, NetworkCard
 from launcher.doctor.exchange import ring_seconds
 from launcher.doctor.findings import NOTE, WARNING, Finding, odd_ones
 from launcher.wording import duration, rate, size
@@ -62,16 +61,13 @@ def findings(examination: Examination) -> Iterator[Finding]:
 
 
 def _prediction(examination: Examination) -> Iterator[Finding]:
-    workers = sum(task.type in ("chief", "worker") for host in examination.cluster.hosts for task in host.tasks)
-    hosts = tuple(each.name for each in examination.hosts)
-    seconds = ring_seconds(examination.gradients, workers, hosts, examination.speeds)
+    seconds, gradients, workers = ring_seconds(examination), examination.gradients, examination.workers
     if seconds is None or workers < 2:
         return
     (sender, receiver), slowest = min(examination.speeds.items(), key=lambda each: each[1].rate)
-    gradients = examination.gradients
     what = (
         f"the slowest link, from {sender} to {receiver}, does {rate(slowest.rate)} with a round trip of "
         f"{duration(slowest.round_trip)}. To share {size(gradients.size)} of gradients ({gradients.source}) among "
         f"{workers} workers takes about {duration(seconds)} a step on this network (an estimate, for a ring)"
     )
-    yield PREDICTION.on(hosts, what)
+    yield PREDICTION.on(tuple(each.name for each in examination.hosts), what)

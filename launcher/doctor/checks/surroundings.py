@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.cluster.redaction import redacted
-from launcher.doctor.answers import Surroundings
-from launcher.doctor.examination import Examination
+from launcher.doctor.examination import Examination, Surroundings
 from launcher.doctor.findings import NOTE, WARNING, Finding
 from launcher.hosts.facts import clock_is_off, public_addresses, skewed_clocks
 from launcher.wording import listed
@@ -59,9 +58,9 @@ def findings(examination: Examination) -> Iterator[Finding]:
     for each in examination.reached:
         if each.answers.surroundings is not None:
             yield from _inherited(each.name, each.answers.surroundings)
-        if each.no_gate and each.name not in open_hosts:
+        if each.answers.gate and each.name not in open_hosts:
             open_hosts.add(each.name)
-            yield NO_GATE.on(each.name, f"its kernel cannot keep strangers off the workers' ports: {each.no_gate}")
+            yield NO_GATE.on(each.name, f"its kernel cannot keep strangers off the workers' ports: {each.answers.gate}")
     for host, addresses in public_addresses({name: each.addresses for name, each in facts.items()}).items():
         finding = OPEN_TO_THE_PUBLIC if host in open_hosts else PUBLIC_ADDRESS
         yield finding.on(host, f"it has the public address{'es' if len(addresses) > 1 else ''} {listed(addresses)}")

@@ -15,6 +15,7 @@ from launcher.on_host.agent.messages import (
     COMMANDS,
     Acknowledge,
     Alive,
+    AskProgram,
     AwaitEvaluator,
     Beat,
     BeginDelivery,
@@ -39,6 +40,7 @@ from launcher.on_host.agent.messages import (
     NotReserved,
     PlaceDelivery,
     PrepareProject,
+    ProgramNotRun,
     Progress,
     Put,
     Ready,
@@ -53,6 +55,7 @@ from launcher.on_host.agent.messages import (
     StopAsked,
     Stranger,
     Survivors,
+    TellProgram,
 )
 from launcher.on_host.agent.own_directory import UnsafeError, own_directory, refuse_widened
 from launcher.on_host.agent.ports import close_sockets, hold_ports, listened_at
@@ -80,6 +83,7 @@ if False:  # names for type checkers only: typing costs start-up time
     from launcher.on_host.agent.files import Files
     from launcher.on_host.agent.gate import Gate, Strangers
     from launcher.on_host.agent.messages import Command, Event
+    from launcher.on_host.agent.programs import AskedProgram
     from launcher.on_host.agent.receiving import Receiving
 
 BACKLOG = 1 << 20
@@ -125,6 +129,7 @@ class Agent:
         self.files: Files | None = None
         self.evaluator: EvaluatorWatch | None = None
         self.deliveries: Deliveries | None = None
+        self.programs: dict[str, AskedProgram] = {}
         self.outgoing: list[memoryview] = []
         self.outgoing_bytes = 0
         self.connected = True
@@ -156,6 +161,8 @@ class Agent:
             Stop: self.stop,
             Acknowledge: self.acknowledge,
             AwaitEvaluator: self.await_evaluator,
+            AskProgram: self.ask_program,
+            TellProgram: self.tell_program,
             **dict.fromkeys((CompareProject, PrepareProject, BringProjectPiece, SettleProject), self.receive_project),
             **dict.fromkeys((ListFiles, SendFile, FilesArrived, ForgetFiles), self.send_asked_files),
             **dict.fromkeys((BeginDelivery, DeliverPiece, PlaceDelivery, DropDelivery), self.deliver),
@@ -375,6 +382,18 @@ class Agent:
             self.deliveries = Deliveries(self.tell)
         self.deliveries.obey(asked)
 
+    def ask_program(self, asked: AskProgram) -> None:
+        from launcher.on_host.agent.programs import AskedProgram  # no run needs it
+
+        try:
+            self.programs[asked.name] = AskedProgram(asked, self.tell)
+        except StartError as error:
+            self.tell(ProgramNotRun(asked.name, str(error)))
+
+    def tell_program(self, asked: TellProgram) -> None:
+        if asked.name in self.programs:
+            self.programs[asked.name].say(asked.said, asked.last)
+
     def abandon(self, reason: str) -> None:
         """Nobody will say what to do any more: stop everything, and end. The reason stands on stderr."""
         if self.connected:
@@ -400,6 +419,11 @@ class Agent:
                 self._emptied()
 
     def _ended(self, pid: int, status: int) -> None:
+        for name, program in self.programs.items():
+            if program.pid == pid:
+                program.ended(status)
+                del self.programs[name]
+                return
         for worker in self.workers.values():
             if worker.pid == pid and not worker.exited:
                 worker.exited = True
@@ -515,6 +539,9 @@ class Agent:
             poller.register(fd, select.POLLIN)
         for fd, wanted in (self.dialling.events if self.dialling else {}).items():
             poller.register(fd, wanted)
+        for program in self.programs.values():
+            for fd, wanted in program.events.items():
+                poller.register(fd, wanted)
         return poller
 
     def _serve(self, fd: int) -> None:
@@ -533,6 +560,10 @@ class Agent:
         elif self.gate is not None and fd in self.gate.listeners:
             for task, address, number in self.gate.turn_away(fd):
                 self.tell(Stranger(task, address, number))
+        else:
+            for program in self.programs.values():
+                if fd in program.events:
+                    program.proceed(fd)
 
     def run(self) -> None:
         """Serve until the launcher is gone and nothing is left."""

@@ -1,7 +1,6 @@
 """All that launcher and agent say to each other, each message once. Both ends are made from this, and so are the tests.
 
-To add one: write it here, then the one who sends it and the one who gets it. What the examiner of `launch doctor` says
-besides stands in `launcher.on_host.examiner.messages`.
+To add one: write it here, then the one who sends it and the one who gets it.
 """
 
 # No `from __future__ import annotations`: an annotation is the object that checks the field (`fields`).
@@ -493,6 +492,43 @@ class ProjectFailed(Event):
     path: str
     code: str
     reason: Words
+
+
+# ---- programs of `launch doctor`
+class AskProgram(Command):
+    """Run a program, `said` on its stdin. Answers: `ProgramNotRun`; or `ProgramSaid` as it talks, `ProgramEnded`."""
+
+    name: str
+    """What it is called in all messages about it."""
+    argv: Long[AnyText]
+    env: dict[str, AnyText]
+    cwd: AnyText
+    said: Bulk
+
+
+class TellProgram(Command):
+    """More for the program's stdin."""
+
+    name: str
+    last: bool
+    said: Bulk
+
+
+class ProgramNotRun(Event):
+    name: str
+    reason: Words
+
+
+class ProgramSaid(Event):
+    name: str
+    data: Piece
+
+
+class ProgramEnded(Event):
+    name: str
+    code: ExitCode | None
+    signal: SignalNumber | None
+    last_words: Tail
 
 
 COMMANDS = by_name(Command, globals())

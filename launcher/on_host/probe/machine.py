@@ -1,4 +1,4 @@
-"""What a worker finds on this machine: packages, GPUs, the network card, limits."""
+"""What a worker finds on this machine: packages, TensorFlow, GPUs, the network card, limits."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from launcher.on_host.agent.gate import prove_that_kernel_obeys
+
 TENSORFLOWS = (
     *("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-aarch64", "tensorflow-cpu-aws"),
     *("intel-tensorflow", "tf-nightly", "tf-nightly-cpu", "tf-nightly-gpu"),
@@ -32,7 +34,6 @@ DNS_SECONDS = 3.0
 
 
 def python() -> dict[str, str]:
-    """The Python that runs this."""
     return {"version": ".".join(map(str, sys.version_info[:3])), "executable": sys.executable}
 
 
@@ -45,22 +46,41 @@ def packages() -> dict[str, str]:
     return found
 
 
-def version_of(name: str) -> str | None:
-    """Of an installed package."""
+def version_of(package: str) -> str | None:
     try:
-        return metadata.version(name)
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
+def tensorflow() -> dict[str, Any]:
+    """What TensorFlow says when it is really imported, and which GPUs it can use. Only the workers' Python is asked."""
+    try:
+        import tensorflow as tf
+
+        devices = tf.config.list_physical_devices("GPU")
+        build = tf.sysconfig.get_build_info()
+    except Exception as error:
+        return {"version": "", "gpus": 0, "cuda": "", "reason": f"{type(error).__name__}: {error}"}
+    return {"version": tf.__version__, "gpus": len(devices), "cuda": build.get("cuda_version", ""), "reason": ""}
+
+
 def surroundings() -> dict[str, Any]:
-    """What a worker inherits."""
     return {
         "proxies": {name: value for name, value in os.environ.items() if name.lower() in PROXIES and value},
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "encoding": sys.stdout.encoding.lower(),
         "visible_gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
     }
+
+
+def gate() -> str:
+    """Why strangers could not be kept off the workers' ports; empty: they could."""
+    try:
+        prove_that_kernel_obeys()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def gpus() -> dict[str, Any]:
@@ -103,8 +123,7 @@ def network_card(address: str) -> dict[str, Any]:
     """The card that has this address; speed in Mbit/s where it tells one."""
     own = addresses_for(address)
     name = next((name for _, name in socket.if_nameindex() if own.intersection(addresses_of(name))), "")
-    speed = number_in(f"/sys/class/net/{name}/speed") if name else 0
-    return {"name": name, "mtu": number_in(f"/sys/class/net/{name}/mtu") if name else 0, "speed": max(0, speed)}
+    return {"name": name, "mtu": number_of(name, "mtu"), "speed": max(0, number_of(name, "speed"))}
 
 
 def addresses_for(name: str) -> set[str]:
@@ -121,10 +140,10 @@ def addresses_for(name: str) -> set[str]:
     return set(found)
 
 
-def number_in(path: str) -> int:
-    """The number that a file of /sys holds, 0 where it holds none."""
+def number_of(card: str, what: str) -> int:
+    """What the kernel tells of a network card; 0: nothing."""
     try:
-        return int(Path(path).read_text())
+        return int(Path("/sys/class/net", card, what).read_text())
     except (OSError, ValueError):
         return 0
 
@@ -132,15 +151,10 @@ def number_in(path: str) -> int:
 def addresses_of(card: str) -> list[str]:
     """Its first IPv4 address, and all that it has of IPv6."""
     found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        try:
-            told = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", card.encode()))
-            found.append(socket.inet_ntoa(told[20:24]))
-        except OSError:
-            pass  # it has none
-    try:
-        lines = Path("/proc/net/if_inet6").read_text().splitlines()
-    except OSError:
-        return found
-    own = [line.split()[0] for line in lines if line.split()[-1] == card]
-    return [*found, *(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in own)]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket, contextlib.suppress(OSError):  # it has none
+        told = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", card.encode()))
+        found.append(socket.inet_ntoa(told[20:24]))
+    with contextlib.suppress(OSError):  # no IPv6 here
+        lines = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
+        found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(line[0])) for line in lines if line[-1] == card]
+    return found

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 SOME = bytes(1 << 16)
 """What is written: more than a file system keeps without asking for a block."""
@@ -18,18 +18,17 @@ SOME = bytes(1 << 16)
 class Output:
     """A directory that a run would write to. What is made there for the trial is removed by `clean`."""
 
-    def __init__(self, root: str) -> None:
-        self._root = Path(root)
+    def __init__(self) -> None:
         self._missing: list[Path] = []
         """Directories that were not there before."""
-        self._marker: Path | None = None
+        self._marker = Path()
 
-    def room(self) -> dict[str, Any]:
+    def room(self, root: str) -> dict[str, Any]:
         """What can be said of it without touching anything."""
-        there = next(path for path in (self._root, *self._root.parents) if path.exists())
+        there = next(path for path in (Path(root), *Path(root).parents) if path.exists())
         disk, entry = os.statvfs(there), there.stat()
         return {
-            "root": str(self._root),
+            "root": root,
             "free": disk.f_bavail * disk.f_frsize,
             "total": disk.f_blocks * disk.f_frsize,
             "there": str(there),
@@ -38,29 +37,30 @@ class Output:
             "user": user_name(os.geteuid()),
         }
 
-    def tried(self, marker: str) -> str:
+    def tried(self, root: str, marker: str) -> str:
         """Why nothing can be written there; empty if it can, and then the marker is there, which others may see."""
+        directory = Path(root)
         try:
-            self._missing = [path for path in (self._root, *self._root.parents) if not path.exists()]
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._marker = self._root / marker
+            self._missing = [path for path in (directory, *directory.parents) if not path.exists()]
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._marker = directory / marker
             with self._marker.open("xb") as file:
                 file.write(SOME)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            return f"{error.strerror} ({error.filename or self._root})"
+            return f"{error.strerror} ({error.filename or root})"
         return ""
 
-    def seen(self, markers: Iterable[str]) -> list[str]:
+    def seen(self, markers: Sequence[str]) -> list[str]:
         """Those that are there."""
-        return [marker for marker in markers if (self._root / marker).exists()]
+        return [marker for marker in markers if self._marker.with_name(marker).exists()]
 
-    def unmark(self) -> None:
+    def unmark(self) -> bool:
         """Remove the marker. Where hosts share a disk all do this first, so that the directories are empty then."""
-        if self._marker is not None:
-            with contextlib.suppress(OSError):
-                self._marker.unlink()
+        with contextlib.suppress(OSError):
+            self._marker.unlink()
+        return True
 
     def clean(self) -> None:
         """Leave all as it was."""

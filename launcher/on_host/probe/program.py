@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+PACKAGES = ("site-packages", "dist-packages")
 MOST_FILES = 1000
 """Files whose content is compared."""
 MOST_ENTRIES = 10_000
@@ -26,9 +27,7 @@ MOST_ENTRIES = 10_000
 def program(argv: Sequence[str], by_python: bool) -> dict[str, Any]:
     """Where the program is, why it cannot be run, and a digest of each file that makes it up.
 
-    Args:
-        argv: the worker's command line.
-        by_python: it begins with the Python that runs this.
+    `by_python`: the worker's command line begins with the Python that runs this.
     """
     if not by_python:
         path = shutil.which(os.path.expanduser(argv[0]))  # noqa: PTH111 - as the agent does it
@@ -86,18 +85,9 @@ def _module(name: str) -> dict[str, Any]:
 def places(first: Path) -> list[Path]:
     """Where the user's own modules can be: not among those of Python, nor among installed packages."""
     python = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    others = [Path(entry).resolve() for entry in sys.path if entry]
-    own = [
-        path
-        for path in others
-        if path.is_dir() and not any(path == each or each in path.parents for each in python) and not installed(path)
-    ]
+    others = [path for path in (Path(entry).resolve() for entry in sys.path if entry) if path.is_dir()]
+    own = [path for path in others if path.name not in PACKAGES and not python.intersection((path, *path.parents))]
     return list(dict.fromkeys([first.resolve(), *own]))
-
-
-def installed(path: Path) -> bool:
-    """Whether this is a directory of installed packages."""
-    return path.name in ("site-packages", "dist-packages")
 
 
 def contents(first: list[Path], own: list[Path]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The program itself: tell what is known at once, then answer until nobody asks any more."""
+"""The program itself: each line on stdin asks for some parts, and each is told as soon as it is known."""
 
 from __future__ import annotations
 
@@ -9,73 +9,53 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from launcher.on_host.agent.own_directory import why_unsafe
-from launcher.on_host.probe.importing import tensorflow
-from launcher.on_host.probe.machine import gpus, network_card, packages, python, surroundings
+from launcher.on_host.probe.machine import gate, gpus, network_card, packages, python, surroundings, tensorflow
 from launcher.on_host.probe.output import Output
 from launcher.on_host.probe.program import program
+from launcher.on_host.probe.throughput import count, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 STDOUT, STDERR = 1, 2
 
 
-class Teller:
-    """One conversation: JSON lines in, JSON lines out."""
-
-    def __init__(self, question: dict[str, Any], to_launcher: int) -> None:
-        self._question = question
-        self._to_launcher = to_launcher
-        self.output = Output(question["output"])
-
-    def tell(self, **what: Any) -> None:
-        """One line."""
-        line = f"\n{self._question['word']}{json.dumps(what)}\n".encode()
-        while line:
-            line = line[os.write(self._to_launcher, line) :]
-
-    def tell_all(self) -> None:
-        """What can be known without other hosts. What fails keeps back nothing else."""
-        asked = self._question
-        parts: dict[str, Callable[[], Any]] = {
-            "python": python,
-            "packages": packages,
-            "program": lambda: program(asked["argv"], asked["by_python"]),
-            "surroundings": surroundings,
-            "network_cards": lambda: {address: network_card(address) for address in asked["addresses"]},
-            "gpus": gpus,
-            "room": self.output.room,
-            "unsafe": lambda: [why for place in asked["trusted"] if (why := why_unsafe(*place[:2], is_new=place[2]))],
-            "unwritable": lambda: self.output.tried(asked["marker"]),
-        }
-        for name, part in parts.items():
-            try:
-                self.tell(**{name: part()})
-            except Exception as error:
-                self.tell(trouble=[name, f"{type(error).__name__}: {error}"])
-        self.tell(all_told=True)
-
-    def answer(self, lines: Iterator[str]) -> None:
-        """Until the launcher closes its end, or goes."""
-        for line in lines:
-            asked = json.loads(line)
-            if "markers" in asked:
-                self.tell(seen=self.output.seen(asked["markers"]))
-            elif "unmark" in asked:
-                self.output.unmark()
-                self.tell(unmarked=True)
-            else:
-                self.tell(tensorflow=tensorflow())
-
-
 def main() -> None:
-    """Talk over stdin and stdout; what others print, sitecustomize for example, goes to stderr."""
+    """Talk over stdin and stdout, until stdin ends; what others print, sitecustomize for example, goes to stderr."""
     to_launcher = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    teller = Teller(json.loads(sys.stdin.readline()), to_launcher)
+    word = sys.stdin.readline().strip()
+    runs = Output()
+    parts: dict[str, Callable[..., Any]] = {
+        "python": python,
+        "packages": packages,
+        "program": program,
+        "surroundings": surroundings,
+        "gate": gate,
+        "network_cards": lambda *addresses: {address: network_card(address) for address in addresses},
+        "gpus": gpus,
+        "room": runs.room,
+        "unsafe": lambda *trusted: [why for path, key, new in trusted if (why := why_unsafe(path, key, is_new=new))],
+        "unwritable": runs.tried,
+        "seen": runs.seen,
+        "unmarked": runs.unmark,
+        "tensorflow": tensorflow,
+        "counting": count,
+        "measured": measure,
+    }
+
+    def tell(**what: Any) -> None:
+        line = f"\n{word}{json.dumps(what)}\n".encode()
+        while line:
+            line = line[os.write(to_launcher, line) :]
+
     try:
-        teller.tell_all()
-        teller.answer(iter(sys.stdin.readline, ""))
+        for line in iter(sys.stdin.readline, ""):
+            for name, arguments in json.loads(line).items():
+                try:
+                    tell(**{name: parts[name](*arguments)})
+                except Exception as error:  # what fails keeps back nothing else
+                    tell(trouble={name: f"{type(error).__name__}: {error}"})
     finally:
-        teller.output.clean()
+        runs.clean()
