@@ -21,7 +21,6 @@ from launcher.hosts.one_host import Inbox, receive
 from launcher.run.event_log import EventLog
 from launcher.run.failure.ending import Ending
 from launcher.run.failure.failure import Failure
-from launcher.run.failure.interrupted import last_places
 from launcher.run.failure.report import report
 from launcher.run.python_choice import python_note
 from launcher.run.record import RunRecord
@@ -119,6 +118,8 @@ class RunObserver:
 
     def tell_last_places(self, endings: Sequence[Ending], plan: AttemptPlan) -> None:
         """Where each worker was when the user stopped the run."""
+        from launcher.run.failure.interrupted import last_places  # it reads logs: patterns again, as for a failure
+
         workdirs = {each.task: each.workdir for each in plan.tasks}
         for line in last_places(endings, lambda task, place: place.removeprefix(f"{workdirs[task]}/")):
             self.say(line)

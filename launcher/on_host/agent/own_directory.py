@@ -8,8 +8,12 @@ user's keys. Who has the directory open opens through it what lies below (`launc
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
+import shlex
 import stat
+import struct
 
 BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -310,8 +314,6 @@ def _other_writers(directory: int, found: os.stat_result) -> str:
 
 def _acl_names_a_writer(directory: int) -> bool:
     """Whether its ACL (as acl(5) and the kernel's posix_acl_xattr.h have it) lets another user or a group write."""
-    import struct
-
     try:
         acl = os.getxattr(f"/proc/self/fd/{directory}", ACL)
     except OSError:
@@ -325,9 +327,6 @@ def _acl_names_a_writer(directory: int) -> bool:
 
 def _is_own_group(gid: int) -> bool:
     """Whether a group is the one that has only this user in it, as many systems give to each."""
-    import grp
-    import pwd
-
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:
@@ -336,8 +335,6 @@ def _is_own_group(gid: int) -> bool:
 
 
 def _has_no_account(uid: int) -> bool:
-    import pwd
-
     try:
         pwd.getpwuid(uid)
     except KeyError:
@@ -354,8 +351,6 @@ def _in_user_namespace() -> bool:
 
 
 def _group_name(gid: int) -> str:
-    import grp
-
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
@@ -364,8 +359,6 @@ def _group_name(gid: int) -> str:
 
 def user_name(uid: int) -> str:
     """Of a user, who need not have an account here."""
-    import pwd
-
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -373,8 +366,6 @@ def user_name(uid: int) -> str:
 
 
 def _quoted(path: str) -> str:
-    import shlex
-
     return shlex.quote(path)
 
 

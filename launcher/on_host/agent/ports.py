@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import re
+import socket
 
-if False:  # names for type checkers only: typing costs start-up time
-    import socket
+from launcher.on_host.agent.sockets import holders_of_names, socket_for_all_addresses
 
 TURN = "tf-launch port %d"
 """What runs call a socket in the abstract namespace while they bind a port whose last connections may still linger."""
@@ -25,10 +25,6 @@ def hold_port(port: int) -> socket.socket:
     Raises:
         OSError: the port is taken.
     """
-    import socket
-
-    from launcher.on_host.agent.sockets import socket_for_all_addresses
-
     held, address = socket_for_all_addresses()
     try:
         if port:
@@ -57,8 +53,6 @@ def bind_exclusively(held: socket.socket, address: str, port: int) -> None:
         TurnTakenError: the port is waiting (or taken), and so is the name.
         OSError: the port is taken.
     """
-    import socket
-
     try:
         held.bind((address, port))
     except OSError as error:
@@ -104,8 +98,6 @@ def hold_ports(names: list[str], first: int, last: int) -> dict[str, socket.sock
 
 def squatters(ports: list[int]) -> str:
     """Who has the names by which runs take turns at ports which may be free: another run at this moment, or anybody."""
-    from launcher.on_host.agent.sockets import holders_of_names
-
     holders = holders_of_names([TURN % port for port in ports])
     if not ports or not holders:
         return ""

@@ -6,6 +6,7 @@ the directory belongs to the user.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
@@ -128,8 +129,6 @@ class RecordFile:
 
 def locked(fd: int) -> bool:
     """Take an open file's lock; where the file system knows none, everybody gets it."""
-    import fcntl
-
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from launcher.hosts.events import TaskExited, reported_step
-from launcher.run.failure.classify import classify
 from launcher.run.failure.failure import UNKNOWN_RUNTIME, EndingEvent, Failure, LastStep, Runtime
 
 
@@ -38,6 +37,8 @@ class Ending:
     @functools.cached_property
     def failure(self) -> Failure:
         """What the end means. The log is read once, when somebody first asks."""
+        from launcher.run.failure.classify import classify  # 10 ms of patterns, which no run needs before it fails
+
         return classify(self.event, self.stopped, self.runtime)._replace(last_step=self.last_step)
 
     @property
