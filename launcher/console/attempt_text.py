@@ -62,21 +62,21 @@ class AttemptText:
         return self._rendered(last)
 
     def due(self, now: float) -> bytes:
-        """What has waited long enough for the same of other workers."""
+        """Return what has waited long enough for the same of other workers."""
         return self._rendered(self._folding.due(now)) if self._folding is not None else b""
 
     def rest(self) -> bytes:
-        """All that waits."""
+        """Return all that still waits."""
         return self._rendered(self._folding.rest()) if self._folding is not None else b""
 
     @property
     def wakes_at(self) -> float | None:
-        """When something will be due; None: nothing waits."""
+        """When `due` will return something; None: nothing waits."""
         return self._folding.wakes_at if self._folding is not None else None
 
     @property
     def left_out_noise(self) -> bool:
-        """Start-up notices were there, and are not shown."""
+        """Whether start-up notices were there that are not shown."""
         return any(text.left_out_noise for text in self._texts.values())
 
     def _said(self, task: Task, lines: bytes, now: float) -> Iterable[Said]:

@@ -14,7 +14,7 @@ _NUMBER_OR_DRAWING = rb"\x1b\[[0-9;]*m|\d[\d.:e+-]*(?:s|ms|us)?|[^A-Za-z]"
 
 
 class RunningBars:
-    """Who shows which bar: the first worker of those that draw it."""
+    """Knows which worker shows which bar: the first one of those that draw it."""
 
     def __init__(self) -> None:
         self._shown_by: dict[bytes, tuple[Task, float]] = {}

@@ -141,7 +141,7 @@ class Console:
             self._out.write(self._text.end(task, time.monotonic()))
 
     def _show_due(self) -> float | None:
-        """Show what has waited long enough; return the seconds until something else has."""
+        """Show what has waited long enough; return the seconds until more has."""
         if self._text is None:
             return None
         self._out.write(self._text.due(time.monotonic()))
@@ -171,4 +171,4 @@ def _encoded(text: str) -> bytes:
 
 
 def _ignored(error: OSError) -> None:
-    """With stderr gone there is nobody left to tell."""
+    """Nobody can be told any more that stderr is gone."""

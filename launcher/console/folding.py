@@ -69,7 +69,7 @@ class Folding:
         return self.due(now)
 
     def due(self, now: float) -> list[Said]:
-        """What all have said by now, or has waited long enough."""
+        """Return what all have said by now, or what has waited long enough."""
         said: list[Said] = []
         while (task := self._first_ready(now)) is not None:
             said += self._folded(task)
@@ -77,7 +77,7 @@ class Folding:
 
     @property
     def wakes_at(self) -> float | None:
-        """When `due` will return something, whatever happens; None: nothing waits."""
+        """When `due` will return something at the latest; None: nothing waits."""
         return min((held[0].until for held in self._held.values() if held), default=None)
 
     def end(self, task: Task) -> None:
@@ -85,7 +85,7 @@ class Folding:
         self._writing.discard(task)
 
     def rest(self) -> list[Said]:
-        """All that waits."""
+        """Return all that still waits."""
         return self.due(float("inf"))
 
     def _can_wait(self, lines: bytes, now: float) -> bool:

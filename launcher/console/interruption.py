@@ -43,13 +43,13 @@ class InterruptionReader:
         self._state: _State = self._outside
 
     def shown(self, block: bytes) -> bytes:
-        """What is shown of the next whole lines, and of those that were held."""
+        """Return what is shown of the next whole lines, and of those that were held."""
         if self._state == self._outside and not _MAY_MATTER.search(block):
             return block
         return b"".join(shown for line in block.splitlines(keepends=True) for shown in self._state(line))
 
     def rest(self) -> bytes:
-        """What is left to be shown when the log has ended."""
+        """Return what is left to be shown when the log has ended."""
         return b"".join(self._judged())
 
     def _outside(self, line: bytes) -> list[bytes]:
@@ -76,7 +76,7 @@ class InterruptionReader:
         return [*self._release(), line]
 
     def _in_message(self, line: bytes) -> list[bytes]:
-        """Of an error of TensorFlow's, which may take many lines to say that a peer has gone."""
+        """The message of an error of TensorFlow may take many lines to say that a peer has gone."""
         if _MORE_OF_A_MESSAGE.match(line):
             return self._hold(line, self._in_message)
         return [*self._judged(), *self._state(line)]

@@ -13,12 +13,12 @@ Job = Callable[[], object]
 
 
 def no_alarm() -> float | None:
-    """Nothing is due, now or later."""
+    """Say that nothing is due, now or later."""
     return None
 
 
 class Writer:
-    """Jobs run in its thread, one after the other."""
+    """Runs jobs in its thread, one after the other."""
 
     def __init__(
         self, fd: int, on_broken: Callable[[OSError], None], alarm: Callable[[], float | None] = no_alarm

@@ -35,7 +35,6 @@ class EventLog:
             raise LaunchError(f"{shown(path)}: cannot be written: {error.strerror}.") from error
 
     def append(self, event: Event) -> None:
-        """Write one event."""
         if self._fd < 0:
             return
         record = {"time": time.time(), "monotonic": time.monotonic(), **as_record(event)}

@@ -40,7 +40,7 @@ class Names(NamedTuple):
 
     @classmethod
     def of(cls, run: str, known: str = "", digits: Callable[[], str] = lambda: os.urandom(8).hex()) -> Names:
-        """Of a launch. `run`: the name of its directory here; `known`: its run id, if it has one already."""
+        """Names for one launch. `run`: the name of its directory here; `known`: its run id, if it has one already."""
         return cls(known or f"{run}-{digits()}", f"support-{digits()}")
 
 

@@ -36,7 +36,7 @@ def local_python(environment: Mapping[str, str]) -> LocalPython:
 
 
 def python_note(cluster: Cluster) -> str:
-    """Behind `localhost` where a run is announced: which Python runs the user's program, where nothing else says so."""
+    """What stands behind `localhost` at the start: which Python runs the program, if nothing else says so."""
     local = next((host for host in cluster.hosts if host.is_local), None)
     if local is None or local.python is not None:
         return ""

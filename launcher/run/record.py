@@ -23,7 +23,7 @@ class RunRecord:
     """The plans, the cluster file and `run.json`. One that cannot be written is told of, and no reason to end a run."""
 
     def __init__(self, run: Run, complain: Callable[[str], None]) -> None:
-        """Nothing is written yet. `complain` shows the user what cannot be written."""
+        """`complain` shows the user what cannot be written."""
         self._run = run
         self._complain = complain
 

@@ -12,7 +12,7 @@ from launcher.run_directory.directory import RunDirectory
 
 
 class Run(NamedTuple):
-    """What was asked for, and where it is kept."""
+    """One run: what was asked for, and where it is kept."""
 
     cluster: Cluster
     request: Request

@@ -14,7 +14,7 @@ Stamp = tuple[int, int]
 
 
 class Brought:
-    """What is known of all hosts of a run."""
+    """What was brought to which host of a run."""
 
     def __init__(self, path: Path) -> None:
         """Read the file; where there is none, or none of ours, nothing was brought."""
@@ -32,7 +32,7 @@ class Brought:
         return known is not None and known[0] == size and abs(known[1] - mtime_ns) < ROUGH_CLOCK
 
     def add(self, host: str, files: Iterable[tuple[str, int, int]]) -> None:
-        """These are about to be brought to a host: path, bytes, time of modification (ns) of each.
+        """Write down what is about to be brought to a host: path, bytes, time of modification (ns) of each file.
 
         Raises:
             LaunchError: it cannot be written down.

@@ -19,7 +19,7 @@ _CHECKPOINT_INDEX = re.compile(r"-(\d{1,18})\.index\Z")
 
 
 def kept_line(output_dir: Path) -> str | None:
-    """What the user is told of them, and of what cannot be read; None: there is nothing."""
+    """The line that tells of the files, and of what cannot be read; None: there is nothing."""
     files: dict[str, int] = {}
     unreadable: dict[str, str] = {}
     for kind, what in _below(output_dir):
@@ -57,5 +57,5 @@ def newest_step(output_dir: Path) -> int | None:
 
 
 def _below(output_dir: Path) -> Iterator[tuple[str, Any]]:
-    """All that is there, as the agents of other hosts tell of it: what cannot be read stops nothing."""
+    """List all files as the agents of other hosts do: what cannot be read stops nothing."""
     return walk(os.fsencode(output_dir).decode("utf-8", "surrogateescape"), [EVERYTHING])

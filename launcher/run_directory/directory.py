@@ -66,7 +66,7 @@ class RunDirectory(NamedTuple):
 
     @property
     def as_argument(self) -> str:
-        """What names the run on a command line in this directory."""
+        """What names the run on a command line that is typed in this directory."""
         path = relative(self.path)
         return self.path.name if path == f"{RUNS_DIR}/{self.path.name}" else path
 
@@ -106,11 +106,9 @@ class RunDirectory(NamedTuple):
         return self.path / ".gathering"
 
     def attempt(self, attempt: int) -> Path:
-        """The directory of one attempt."""
         return self.path / f"attempt-{attempt}"
 
     def plan_file(self, attempt: int) -> Path:
-        """What the attempt started."""
         return self.attempt(attempt) / "plan.json"
 
     def log(self, attempt: int, task: Task) -> Path:
@@ -166,7 +164,7 @@ class RunDirectory(NamedTuple):
             raise LaunchError(f"{shown(self.run_file)}: no readable state of a run ({error}).") from error
 
     def read_state_left(self, *, take_over: bool = False) -> RunState:
-        """The same, by who holds the directory: a run that is `running` by what it says is `lost`, for nobody runs it.
+        """Read `run.json` as it is true now: a run that is `running` there is `lost` where nobody holds the directory.
 
         Raises:
             UsageError: a launcher of an earlier version may run it. With `take_over` the user knows that it has gone.
@@ -187,7 +185,6 @@ class RunDirectory(NamedTuple):
 
     @property
     def inode(self) -> int:
-        """Of the directory."""
         return self.path.stat().st_ino
 
     def write_plan(self, attempt: int, plan: Mapping[str, Any]) -> None:
@@ -201,7 +198,7 @@ class RunDirectory(NamedTuple):
 
 
 def file_name(name: str) -> str:
-    """The name with nothing in it that is special in a file name: `my run/3` -> `my-run-3`."""
+    """A file name without special characters: `my run/3` -> `my-run-3`."""
     safe = re.sub(r"[^\w.]+", "-", name).strip("-.")[:_LONGEST_NAME].strip("-.")
     return safe or "run"
 

@@ -75,7 +75,7 @@ def _linked(runs_dir: Path) -> RunDirectory | None:
 
 
 def _own_runs(runs_dir: Path) -> Iterator[RunDirectory]:
-    """All that are this user's, the last one first."""
+    """All runs that are this user's, the last one first."""
     try:
         names = [path.name for path in runs_dir.iterdir() if _STAMP.fullmatch(path.name)]
     except OSError:
@@ -89,7 +89,7 @@ def _own_runs(runs_dir: Path) -> Iterator[RunDirectory]:
 
 
 def _open_run(path: Path) -> None:
-    """Let a directory pass that has a `run.json`, both of them this user's alone.
+    """Return if a directory has a `run.json` and both are this user's alone.
 
     Raises:
         ForeignError: they are not.

@@ -43,7 +43,7 @@ KEEPING_LOCKS = ("fuse", "9p", "virtiofs", "beegfs", "vboxsf")
 
 
 class Reach(IntEnum):
-    """Who sees the lock of a directory."""
+    """Which machines see the lock of a directory."""
 
     NOBODY = 0
     THIS_MACHINE = 1
@@ -65,12 +65,12 @@ class Holder(NamedTuple):
 
     @property
     def told(self) -> str:
-        """For a message."""
+        """Who and since when, for a message."""
         return f"{self.launcher.place}, since {self.since}"
 
     @property
     def remedy(self) -> str:
-        """How a person gets it out of the way."""
+        """How a person gets the holder out of the way."""
         here = self.launcher.is_seen_from(Launcher.this_process())
         if not here:
             return "stop it there first"
@@ -113,7 +113,7 @@ class Hold:
     """A directory that no other launcher has, until this process ends or lets it go."""
 
     def __init__(self, directory: Path, does: str, *, take_over: bool = False) -> None:
-        """Take it. `take_over`: the user knows that a launcher which cannot be asked has gone.
+        """Take the directory. `take_over`: the user knows that a launcher which cannot be asked has gone.
 
         Raises:
             HeldError: another launcher has it.
@@ -139,7 +139,7 @@ class Hold:
             raise
 
     def release(self) -> None:
-        """Let others have it. Once more does nothing."""
+        """Let others have the directory. A second call does nothing."""
         if self._claim is not None:
             for number in _claims(self._path):
                 with contextlib.suppress(OSError):
@@ -170,7 +170,7 @@ class Hold:
                 return _reach(self._fd)
 
     def _inodes(self) -> tuple[int, int]:
-        """Of the directory and of the file that is locked."""
+        """The inodes of the directory and of the file that is locked."""
         return self._path.stat().st_ino, os.fstat(self._fd).st_ino if self._fd >= 0 else 0
 
     def _refuse(self, before: Holder | None, take_over: bool) -> None:
@@ -231,13 +231,12 @@ def _is_over(before: Holder | None, reach: Reach, directory: int, lock: int) -> 
 
 
 def _last_claim(directory: Path) -> tuple[int, Holder | None]:
-    """Its number, or 0, and what it says, if it does."""
+    """The number of the newest claim, or 0, and its holder, if it says who that is."""
     last = max(_claims(directory), default=0)
     return last, _read(_claim(directory, last)) if last else None
 
 
 def _claims(directory: Path) -> list[int]:
-    """The numbers of all that are there."""
     numbers = (path.name.removeprefix(CLAIM) for path in directory.glob(f"{CLAIM}*"))
     return [int(number) for number in numbers if number.isdecimal()]
 
@@ -247,7 +246,7 @@ def _claim(directory: Path, number: int) -> Path:
 
 
 def _signed(claim: Path) -> Holder | None:
-    """What it says, as soon as its writer has done that."""
+    """The holder that a claim names, as soon as its writer has done that."""
     until = time.monotonic() + SIGNING
     while (holder := _read(claim)) is None and time.monotonic() < until:
         time.sleep(LOOK)

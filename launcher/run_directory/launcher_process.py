@@ -45,7 +45,6 @@ class Launcher:
 
     @classmethod
     def this_process(cls) -> Launcher:
-        """The process that calls."""
         state = _state("self")
         return cls(
             os.getpid(),
@@ -58,7 +57,7 @@ class Launcher:
 
     @property
     def place(self) -> str:
-        """Where it is, for a message in this process."""
+        """Where the process is, for a message of this one."""
         here = Launcher.this_process()
         if not self.host or self.is_seen_from(here):
             return f"process {self.pid} on {self.host or here.host}"
@@ -69,7 +68,7 @@ class Launcher:
         return f"process {self.pid} on {self.host}"
 
     def is_seen_from(self, here: Launcher) -> bool:
-        """Both are numbered by the same kernel in the same way."""
+        """Whether both processes are numbered by the same kernel in the same way."""
         return bool(self.boot_id) and (self.boot_id, self.pid_namespace) == (here.boot_id, here.pid_namespace)
 
     def is_suspended(self) -> bool:
@@ -97,7 +96,7 @@ def _state(pid: str) -> tuple[str, int] | None:
 
 
 def _is_launcher(pid: int) -> bool:
-    """A process of that number may be one of ours, by its command line."""
+    """Whether the process of that number may be one of ours, by its command line."""
     return b"launch" in _read(Path(f"/proc/{pid}/cmdline"))
 
 

@@ -43,7 +43,6 @@ class RemoteLogs:
                 os.close(fd)
 
     def close(self) -> None:
-        """Nothing more comes."""
         while self._files:
             _, (fd, path) = self._files.popitem()
             try:

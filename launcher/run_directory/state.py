@@ -79,7 +79,7 @@ class RunState:
 
     @property
     def loss(self) -> str:
-        """Of a run that is `lost`: what is known of its end."""
+        """What is known of the end of a run that is `lost`."""
         why = "without an end: killed, or the machine went down"
         if self.result is None:
             return why
@@ -87,6 +87,6 @@ class RunState:
         return f"{why}. Its workers had ended before ({how}), and their files were being brought"
 
     def lasting_id(self) -> str:
-        """The run id, also of a run that an earlier version began: it wrote down no digits but those on hosts."""
+        """The run id. A run that an earlier version began wrote down no digits but those on hosts."""
         others = (host.run_dir.rpartition("/")[2] for host in self.hosts if host.name != LOCALHOST)
         return next(others, self.run_id)

@@ -30,7 +30,7 @@ class Endings:
 
     @property
     def failures(self) -> list[Ending]:
-        """Those that are no success and not of the launcher's making."""
+        """All ends that are no success and not of the launcher's making."""
         return [each for each in self._all if each.bad and not each.stopped and not self.is_forgiven(each)]
 
     def is_forgiven(self, ending: Ending) -> bool:
@@ -42,7 +42,7 @@ class Endings:
         return any(event.task == self._chief and event.succeeded for event in exits)
 
     def telling(self, losses: Sequence[Ending]) -> tuple[Ending, ...]:
-        """All, for the search of the root cause.
+        """Return all endings, for the search of the root cause.
 
         `losses`, the ends of workers that the chief could do without, are no cause where there is another one.
         """

@@ -89,7 +89,7 @@ class Gang:
 
     @property
     def result(self) -> AttemptResult:
-        """How it ended, once `over`."""
+        """How the attempt ended, once it is `over`."""
         done = self._endings.training_done and self._interrupted is None
         succeeded = done and not self._endings.failures
         endings = self._endings.telling(self._lone.losses)

@@ -33,7 +33,6 @@ class LoneWorkers:
         """How many of them were started again, or will be."""
 
     def note_server(self, task: Task) -> None:
-        """The TensorFlow server of a task is up."""
         if task in self._workers:
             self._serving.add(task)
 
@@ -68,11 +67,11 @@ class LoneWorkers:
 
     @property
     def deadline(self) -> float | None:
-        """When the next one is due."""
+        """When the next worker is started again."""
         return min(self._due.values(), default=None)
 
     def take_due(self, now: float) -> list[Task]:
-        """The workers to be started now; from here on they count as running."""
+        """Return the workers to be started now; from here on they count as running."""
         due = [task for task, at in self._due.items() if at <= now]
         for task in due:
             del self._due[task]

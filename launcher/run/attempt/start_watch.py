@@ -22,13 +22,12 @@ class StartWatch:
         """None: no server is up, so nobody waits for another one. The program may well be none of TensorFlow's."""
 
     def note_server(self, task: Task, now: float) -> None:
-        """The server of a task is up."""
         self._silent.discard(task)
         self._listen_until = self._listen_until or now + self._limit
 
     @property
     def deadline(self) -> float | None:
-        """When somebody has been waited for long enough."""
+        """When a task will have been waited for long enough."""
         due = [self._start_until if self.unstarted else None, self._listen_until if self._silent else None]
         return min((at for at in due if at is not None), default=None)
 

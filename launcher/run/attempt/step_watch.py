@@ -46,7 +46,7 @@ class StepWatch:
         return self._last_step
 
     def note(self, event: ProgressMade, now: float) -> str | None:
-        """Take a report, of a step or of a validation under way; return what the user is told, if anything."""
+        """Note a report, of a step or of a validation under way; return what the user is told, if anything."""
         silence = 0.0 if self._last_at is None else now - self._last_at
         warned, self._warned = self._warned, False
         self._longest = max(self._longest, silence)

@@ -61,7 +61,7 @@ def _port_shared(event: PortShared) -> Failure:
 
 
 def _stalled(event: Stalled) -> Failure:
-    """Of nobody in particular: all workers wait for the one that hangs."""
+    """A stall is nobody's failure: all workers wait for the one that hangs."""
     last = f"; the last was {event.last_step}" if event.last_step else ""
     summary = (
         f"no worker made a step for {event.seconds:g} s (timeouts.stall){last}; "
@@ -102,7 +102,7 @@ def _telling(crash: Crash | None, event: TaskExited, stopped: bool) -> Crash | N
 
 
 def _crashed(plain: Failure, crash: Crash, lines: Sequence[str], runtime: Runtime) -> Failure:
-    """Judged by the exception that came first: a lost peer may be what it led to, or what led to it."""
+    """The exception that came first tells the kind: a lost peer may be what it led to, or what led to it."""
     first, last = crash.chain[0], crash.chain[-1]
     twice = collateral.started_twice(first.text)
     if twice is not None and twice == plain.task:

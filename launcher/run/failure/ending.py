@@ -31,7 +31,7 @@ class Ending:
 
     @property
     def bad(self) -> bool:
-        """Anything but a worker that ended well."""
+        """Whether it is anything but a worker that ended well."""
         return not (isinstance(self.event, TaskExited) and self.event.succeeded)
 
     @functools.cached_property

@@ -24,7 +24,7 @@ _LATE_STRATEGY = "create the strategy before the model"
 def for_keras_under_several_workers(
     text: str, calls: Sequence[str], log: Sequence[str], host: str, runtime: Runtime
 ) -> str | None:
-    """The remedy, where what failed has to do with several workers.
+    """The remedy for a failure that has to do with several workers; None: it has not, or none is sure.
 
     Args:
         text: the exception with all that it says.

@@ -47,7 +47,7 @@ def sharing(event: PortShared) -> str:
 
 
 def remedy_for_sharing(event: PortShared) -> str:
-    """What to do about it."""
+    """The remedy for two processes at one port."""
     if len({task for task, _ in event.processes}) > 1:
         return f"the program names one address for several tasks: let it use {LAUNCHS_WINS}"
     return (

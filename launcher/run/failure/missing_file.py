@@ -30,7 +30,7 @@ _NEAREST = 6
 
 
 def for_missing_file(text: str, calls: Sequence[str], host: str) -> str | None:
-    """The remedy, where it is sure.
+    """The remedy for a file that is not there; None: none is sure.
 
     Args:
         text: what the program said of its end.

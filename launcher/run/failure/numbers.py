@@ -23,7 +23,7 @@ _BEGINS_WITH_NUMBER = re.compile(rf"(?:array)?[\s(\[]*+{_NUMBER}(?:[\s,)\]]|$)")
 
 
 def without_arrays(lines: Sequence[str]) -> list[str]:
-    """Of each array that was printed over several lines only the first line of numbers."""
+    """Return the lines with only the first line of numbers of each array."""
     kept: list[str] = []
     array: list[str] = []
     for line in [*lines, "end"]:
@@ -38,7 +38,7 @@ def without_arrays(lines: Sequence[str]) -> list[str]:
 
 
 def _is_array(lines: Sequence[str], before: str, after: str) -> bool:
-    """Not where it may be a table: that has no brackets. Nor has the middle of an array, of which text is around."""
+    """Whether lines of numbers are an array: one has brackets, or stands in the middle of some. A table has none."""
     inside = any("[" in line or "]" in line for line in lines)
     opened = before.count("[") > before.count("]")
     closed = after.count("]") > after.count("[")

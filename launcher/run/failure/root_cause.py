@@ -47,7 +47,7 @@ def _left_early(failures: Sequence[Failure], complaint: Failure) -> Failure | No
 
 
 def _fallen_silent(failures: Sequence[Failure], first: Failure) -> Failure:
-    """Only complaints: follow them to the member that made none. It ended by our hand, frozen or cut off."""
+    """Complaints alone lead to the member that made none: it was frozen or cut off, and ended by us."""
     tasks = {each.task: each for each in failures if each.task is not None}
     seen: list[Failure] = []
     suspect: Failure | None = first

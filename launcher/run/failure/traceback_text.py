@@ -93,7 +93,7 @@ def _end(lines: Sequence[str], start: int) -> int:
 
 
 def _headless_crash(lines: Sequence[str]) -> Crash | None:
-    """What prints no header: a fault's dump of the stack, or a script that does not compile."""
+    """Find what prints no header: a fault's dump of the stack, or a script that does not compile."""
     for number in reversed(range(len(lines))):
         if _NATIVE_DUMP.match(lines[number]):
             end = next(

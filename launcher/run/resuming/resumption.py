@@ -43,12 +43,12 @@ class Resumption(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """The earlier one; empty: a copy gets one of its own, for the run that it was made of may go on as well."""
+        """The earlier run id; empty: a copy gets one of its own, for the run that it was made of may go on as well."""
         is_copy = self.state.inode not in (0, self.directory.inode)
         return "" if is_copy else self.state.lasting_id()
 
     def told(self, cluster: Cluster) -> Iterator[str]:
-        """The notes, and other hosts than it had."""
+        """What the user is told at the start: the notes, and whether the hosts are others than before."""
         yield from self.notes
         now, before = [host.name for host in cluster.hosts], [host.name for host in self.state.hosts]
         if before and set(now) != set(before):
@@ -106,7 +106,7 @@ def _resumption(directory: RunDirectory, state: RunState, request: Request) -> R
 
 
 def _together(request: Request, earlier: Request) -> Request:
-    """What the command line does not say is as it was."""
+    """The request in which all that the command line leaves out is as it was."""
     as_before = {
         key: value
         for key, value in earlier._asdict().items()
