@@ -30,7 +30,7 @@ from launcher.run.attempt.actions import Stop
 from launcher.run.attempt.gang import SILENCE
 from launcher.run.failure.ending import LastReport
 from launcher.run.failure.failure import Kind
-from launcher.run.failure.misplaced_servers import LAUNCHS_WINS
+from launcher.run.failure.misplaced_servers import LEAVE_OUT, START_PYTHON
 
 TWO = plan_of(W0, W1)
 BOTH_STARTED = (started(W0), started(W1))
@@ -440,9 +440,17 @@ def elsewhere(task: Task, *ports: int, dialled: tuple[str, ...] = ()) -> events.
     return events.TaskWaitsElsewhere("localhost", task, 2222, ports, (), dialled)
 
 
-def test_a_worker_that_waits_elsewhere_is_told_of_and_nothing_is_stopped() -> None:
+def started_with(plan: AttemptPlan, env: dict[str, str]) -> AttemptPlan:
+    return plan._replace(tasks=tuple(each._replace(env=env) for each in plan.tasks))
+
+
+@pytest.mark.parametrize(
+    ("env", "remedy"),
+    [({"LAUNCH_TF_CONFIG": "0"}, LEAVE_OUT), ({}, LEAVE_OUT), ({"LAUNCH_TF_CONFIG": "{}"}, START_PYTHON)],
+)
+def test_a_worker_that_waits_elsewhere_is_told_of_and_nothing_is_stopped(env: dict[str, str], remedy: str) -> None:
     result, script = replay(
-        TWO,
+        started_with(TWO, env),
         *BOTH_STARTED,
         (40, elsewhere(W1, 12346, dialled=("10.0.0.9:2222",))),
         (41, elsewhere(W0)),
@@ -455,7 +463,7 @@ def test_a_worker_that_waits_elsewhere_is_told_of_and_nothing_is_stopped() -> No
     assert script.said == [
         "worker 1 on localhost has done nothing for 30 s: it listens at port 12346 instead of 2222, for another "
         "cluster than launch's, and waits for 10.0.0.9:2222, which does not answer. "
-        f"What to do: let the program use {LAUNCHS_WINS}",
+        f"What to do: let the program use {remedy}",
         "worker 0 on localhost has done nothing for 30 s: it has TensorFlow loaded, but listens nowhere (its own port "
         "is 2222), and waits; it is connected to nobody. "
         "What to do: if the others wait for it, see what it does before it creates its strategy or server",
@@ -500,8 +508,7 @@ def test_a_port_that_is_taken_twice_ends_the_attempt() -> None:
 
 @pytest.mark.parametrize(("env", "is_told"), [({}, True), ({"LAUNCH_KERAS_FIX": "/fix"}, False)], ids=["out", "in"])
 def test_the_keras_fix_is_asked_for_by_those_who_started_without_it(env: dict[str, str], is_told: bool) -> None:
-    plan = plan_of(W0)
-    plan = plan._replace(tasks=tuple(each._replace(env=env) for each in plan.tasks))
+    plan = started_with(plan_of(W0), env)
     said = OWN.replace(b"ValueError: bad label", b"ValueError: an unsupported type PerReplica")
 
     result, _ = replay(plan, started(W0), exited(1, W0, 1, tail=said), *emptied(2, W0))

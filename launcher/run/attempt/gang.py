@@ -7,7 +7,7 @@ import signal as signals
 from collections.abc import Iterator, Mapping
 
 from launcher.cluster.cluster import Timeouts
-from launcher.cluster.plan import AttemptPlan, TaskPlan, is_off
+from launcher.cluster.plan import AttemptPlan, is_off
 from launcher.cluster.spec import Task, has_coordinator
 from launcher.cluster.task_names import counted
 from launcher.hosts import events
@@ -133,7 +133,7 @@ class Gang:
             case events.ProgressMade():
                 yield from _told(self._steps.note(event, now))
             case events.TaskWaitsElsewhere() if self._is_dialled(event.task):
-                yield Tell(waiting_elsewhere(event, PATIENCE))
+                yield Tell(waiting_elsewhere(event, PATIENCE, self._runtime(event.task)))
 
     def _is_dialled(self, task: Task) -> bool:
         """An evaluator is a cluster of its own, and so is a worker alone: nobody dials them."""
@@ -221,11 +221,18 @@ class Gang:
         yield Tell(f"{headline(ending.failure)}\n  {goes_on}", error=True)
 
     def _ending(self, event: EndingEvent, stopped: bool = False, now: float = 0.0) -> Ending:
+        if isinstance(event, events.PortShared):
+            return Ending(event, stopped, runtime=self._runtime(event.processes[0][0]))
         if not isinstance(event, events.TaskExited | events.TaskStartFailed):
             return Ending(event, stopped)
         line, at = self._reports.get(event.task, (None, 0.0))
         report = None if line is None else LastReport(line, now - at)
-        return Ending(event, stopped, report, _runtime_of(self._plan.of(event.task)))
+        return Ending(event, stopped, report, self._runtime(event.task))
+
+    def _runtime(self, task: Task) -> Runtime:
+        plan = self._plan.of(task)
+        keras_fix, tf_config = (plan.env.get(name, "0") for name in ("LAUNCH_KERAS_FIX", "LAUNCH_TF_CONFIG"))
+        return Runtime(plan.interpreter, has_keras_fix=not is_off(keras_fix), has_tf_config=not is_off(tf_config))
 
     def _end(self, task: Task, ending: Ending) -> None:
         self._endings.add(ending)
@@ -339,11 +346,6 @@ class Gang:
             if not self._endings.training_done:
                 yield Tell(f"{_named(self._running)} only waited in TensorFlow for {AT_REST:g} s: ended")
             yield Stop(signals.SIGKILL, 0)
-
-
-def _runtime_of(plan: TaskPlan) -> Runtime:
-    keras_fix = plan.env.get("LAUNCH_KERAS_FIX")
-    return Runtime(plan.interpreter, has_keras_fix=keras_fix is not None and not is_off(keras_fix))
 
 
 def _told(text: str | None) -> Iterator[Action]:

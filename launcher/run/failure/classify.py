@@ -35,7 +35,7 @@ def classify(event: EndingEvent, stopped: bool, runtime: Runtime) -> Failure:
         case Stalled():
             return _stalled(event)
         case PortShared():
-            return _port_shared(event)
+            return _port_shared(event, runtime)
         case TaskExited():
             failure = _exited(event, stopped, runtime)
             if event.log_disk_full and failure.kind < Kind.LEFT and not failure.remedy:
@@ -55,9 +55,11 @@ def _timed_out(host: str, task: Task, awaited: Awaited, limit: float) -> Failure
     return Failure(Kind.NOT_STARTED, host, task, summary=summary, remedy=remedy)
 
 
-def _port_shared(event: PortShared) -> Failure:
+def _port_shared(event: PortShared, runtime: Runtime) -> Failure:
     task = event.processes[0][0]
-    return Failure(Kind.PORT_SHARED, event.host, task, summary=sharing(event), remedy=remedy_for_sharing(event))
+    return Failure(
+        Kind.PORT_SHARED, event.host, task, summary=sharing(event), remedy=remedy_for_sharing(event, runtime)
+    )
 
 
 def _stalled(event: Stalled) -> Failure:

@@ -22,6 +22,8 @@ class Runtime(NamedTuple):
     python: str | None = None
     has_keras_fix: bool = True
     """It was given the Keras fix, whether or not that came to work there."""
+    has_tf_config: bool = True
+    """The `TF_CONFIG` that launch sets wins over one that the program sets itself."""
 
 
 UNKNOWN_RUNTIME = Runtime()
