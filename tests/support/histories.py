@@ -11,7 +11,7 @@ from launcher.cluster.cluster import RestartLimits, Timeouts
 from launcher.cluster.plan import AttemptPlan, TaskPlan
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.hosts import events
-from launcher.run.attempt.actions import AttemptResult, Stop
+from launcher.run.attempt.actions import AttemptResult, StopGang
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.supervisor import supervise
 
@@ -40,7 +40,7 @@ class Script:
 
     history: Sequence[tuple[float, events.Event]]
     now: float = 0.0
-    told: list[tuple[float, Stop]] = field(default_factory=list)
+    told: list[tuple[float, StopGang]] = field(default_factory=list)
     again: list[tuple[float, Task]] = field(default_factory=list)
     awaited: list[tuple[float, Task]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Script:
         self.awaited.append((round(self.now, 3), plan.task))
 
     def stop(self, signal: int, grace: float) -> None:
-        self.told.append((round(self.now, 3), Stop(signal, grace)))
+        self.told.append((round(self.now, 3), StopGang(signal, grace)))
 
     def beat(self) -> None:
         self.beats += 1

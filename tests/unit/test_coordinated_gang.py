@@ -23,7 +23,7 @@ from support.histories import (
 from launcher.cluster.cluster import RestartLimits
 from launcher.cluster.spec import Task
 from launcher.hosts import events
-from launcher.run.attempt.actions import AttemptResult, Stop
+from launcher.run.attempt.actions import AttemptResult, StopGang
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.failure.ending import Ending
 from launcher.run.failure.failure import Kind
@@ -44,7 +44,7 @@ def test_with_parameter_servers_the_training_is_done_when_the_chief_is() -> None
         *emptied(5.1, CHIEF, W0, W1, PS),
     )
     assert result.succeeded
-    assert script.told[0] == (5, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (5, StopGang(signal.SIGTERM, 2))
     assert script.said == []
 
 
@@ -68,7 +68,7 @@ def test_a_chief_that_coordinates_goes_on_without_a_worker() -> None:
     )
     assert result.succeeded
     assert script.urged == script.said == [f"{KILLED}\n  the chief goes on without it"]
-    assert script.told[0] == (90, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (90, StopGang(signal.SIGTERM, 2))
 
 
 def test_a_worker_that_a_chief_coordinates_is_started_again_alone() -> None:
@@ -127,7 +127,7 @@ def test_an_interrupt_while_a_worker_is_to_be_started_again_leaves_the_chief_its
         max_restarts=1,
     )
     assert result.interrupted == signal.SIGINT
-    assert script.told[0] == (5.5, Stop(signal.SIGINT, 30))
+    assert script.told[0] == (5.5, StopGang(signal.SIGINT, 30))
     assert script.again == []
 
 
@@ -145,7 +145,7 @@ def test_without_any_worker_left_the_chief_would_wait_for_ever() -> None:
         "  the chief goes on without it",
         f"{KILLED}\n  no worker is left, and the chief would wait for one for ever",
     ]
-    assert script.told[0] == (10, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (10, StopGang(signal.SIGTERM, 2))
     assert cause_of(result) == (W1, Kind.KILLED)
 
 
@@ -183,7 +183,7 @@ def test_the_death_of_a_parameter_server_ends_the_run() -> None:
     result, script = replay(
         COORDINATED, *ALL_SERVE, exited(5, PS, None, 9), *all_stopped(5.2, CHIEF, W0, W1), max_restarts=2
     )
-    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (5.05, StopGang(signal.SIGTERM, 2))
     assert cause_of(result) == (PS, Kind.KILLED)
 
 
@@ -201,7 +201,7 @@ def test_a_worker_that_fails_before_it_could_serve_ends_the_run() -> None:
         max_restarts=2,
     )
     assert script.again == []
-    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (5.05, StopGang(signal.SIGTERM, 2))
     assert cause_of(result) == (W1, Kind.CRASHED)
 
 
@@ -250,7 +250,7 @@ def test_workers_without_a_chief_live_and_die_together() -> None:
         *all_stopped(5.2, W0, PS),
         max_restarts=2,
     )
-    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (5.05, StopGang(signal.SIGTERM, 2))
     assert cause_of(result) == (W1, Kind.KILLED)
 
 
@@ -273,7 +273,7 @@ def test_an_evaluator_has_until_it_has_seen_the_last_checkpoint() -> None:
     )
     assert result.succeeded
     assert script.awaited == [(5, EVALUATOR)]
-    assert script.told[0] == (12, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (12, StopGang(signal.SIGTERM, 2))
     assert script.said == [ITS_TURN]
 
 
@@ -282,7 +282,7 @@ def test_an_evaluator_that_ends_by_itself_ends_the_run() -> None:
         WITH_EVALUATOR, *ALL_WORK, exited(5, CHIEF), exited(9, EVALUATOR), *ends_all(9.1, W0, W1, PS)
     )
     assert result.succeeded
-    assert script.told[0] == (9, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (9, StopGang(signal.SIGTERM, 2))
 
 
 def test_an_evaluator_that_ended_before_the_training_is_not_waited_for() -> None:
@@ -296,7 +296,7 @@ def test_an_evaluator_that_ended_before_the_training_is_not_waited_for() -> None
 def test_an_evaluator_that_is_never_done_is_stopped_in_the_end() -> None:
     result, script = replay(WITH_EVALUATOR, *ALL_WORK, exited(5, CHIEF), *ends_all(65.1, W0, W1, PS, EVALUATOR))
     assert result.succeeded
-    assert script.told[0] == (65, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (65, StopGang(signal.SIGTERM, 2))
     assert (
         script.said[-1]
         == "the evaluator was not done with the last checkpoint after 60 s (timeouts.evaluator): stopped"
@@ -334,7 +334,7 @@ def test_a_stall_is_not_looked_for_while_the_evaluator_is_waited_for() -> None:
 
 def test_a_host_that_is_lost_with_the_evaluator_ends_the_wait() -> None:
     result, script = replay(WITH_EVALUATOR, *ALL_WORK, exited(5, CHIEF), (6, events.HostLost("localhost", "link cut")))
-    assert script.told[0] == (6, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (6, StopGang(signal.SIGTERM, 2))
     assert cause_of(result) == (None, Kind.HOST_LOST)
     assert result.training_done
 
@@ -344,7 +344,7 @@ def test_an_interrupt_ends_the_wait_for_the_evaluator() -> None:
         WITH_EVALUATOR, *ALL_WORK, exited(5, CHIEF), interrupted(6), *ends_all(6.1, W0, W1, PS, EVALUATOR)
     )
     assert result.interrupted == signal.SIGINT
-    assert script.told[0] == (6, Stop(signal.SIGINT, 2))
+    assert script.told[0] == (6, StopGang(signal.SIGINT, 2))
 
 
 def test_an_evaluator_that_fails_leaves_the_training_alone_and_fails_the_run() -> None:
@@ -355,7 +355,7 @@ def test_an_evaluator_that_fails_leaves_the_training_alone_and_fails_the_run() -
         exited(50, CHIEF),
         *ends_all(50.1, W0, W1, PS),
     )
-    assert script.told[0] == (50, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (50, StopGang(signal.SIGTERM, 2))
     assert (result.succeeded, result.training_done) == (False, True)
     assert cause_of(result) == (EVALUATOR, Kind.CRASHED)
     assert script.said == [

@@ -26,7 +26,7 @@ from support.histories import (
 from launcher.cluster.plan import AttemptPlan
 from launcher.cluster.spec import Task
 from launcher.hosts import events
-from launcher.run.attempt.actions import Stop
+from launcher.run.attempt.actions import StopGang
 from launcher.run.attempt.gang import SILENCE
 from launcher.run.failure.ending import LastReport
 from launcher.run.failure.failure import Kind
@@ -39,14 +39,14 @@ BOTH_STARTED = (started(W0), started(W1))
 def test_it_succeeds_when_every_worker_exits_zero_and_then_clears_what_they_left() -> None:
     result, script = replay(TWO, *BOTH_STARTED, exited(5, W0), exited(6, W1), *emptied(6, W0, W1))
     assert result.succeeded
-    assert script.told == [(6, Stop(signal.SIGTERM, 2))]
+    assert script.told == [(6, StopGang(signal.SIGTERM, 2))]
     assert script.said == []
 
 
 def test_one_worker_that_is_done_does_not_stop_the_other() -> None:
     result, script = replay(TWO, *BOTH_STARTED, exited(1, W0), exited(50, W1), *emptied(50, W0, W1))
     assert result.succeeded
-    assert script.told == [(50, Stop(signal.SIGTERM, 2))]
+    assert script.told == [(50, StopGang(signal.SIGTERM, 2))]
 
 
 def test_a_killed_worker_stops_the_gang_after_a_short_settling() -> None:
@@ -54,12 +54,12 @@ def test_a_killed_worker_stops_the_gang_after_a_short_settling() -> None:
         TWO, *BOTH_STARTED, exited(5, W0, None, 9), exited(5.06, W1, None, 15), *emptied(5.06, W0, W1)
     )
     assert not result.succeeded
-    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (5.05, StopGang(signal.SIGTERM, 2))
 
 
 def test_all_dead_is_stopped_at_once_without_settling() -> None:
     _, script = replay(TWO, *BOTH_STARTED, exited(5, W0, 3), exited(5.01, W1, 3), *emptied(5.02, W0, W1))
-    assert script.told == [(5.01, Stop(signal.SIGTERM, 2))]
+    assert script.told == [(5.01, StopGang(signal.SIGTERM, 2))]
 
 
 def test_a_mere_complaint_about_a_peer_leaves_the_peer_time_to_die_of_its_own_error() -> None:
@@ -71,14 +71,14 @@ def test_a_mere_complaint_about_a_peer_leaves_the_peer_time_to_die_of_its_own_er
         *emptied(6, W0, W1),
     )
     assert [ending.stopped for ending in result.endings] == [False, False]
-    assert script.told == [(6, Stop(signal.SIGTERM, 2))]
+    assert script.told == [(6, StopGang(signal.SIGTERM, 2))]
 
 
 def test_a_complaint_whose_peer_never_dies_stops_the_gang_in_the_end() -> None:
     _, script = replay(
         TWO, *BOTH_STARTED, exited(5, W0, 1, tail=COLLATERAL), exited(9, W1, None, 9), *emptied(9, W0, W1)
     )
-    assert script.told[0] == (7, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (7, StopGang(signal.SIGTERM, 2))
 
 
 def test_a_peers_complaint_after_the_chiefs_success_is_no_failure() -> None:
@@ -102,7 +102,7 @@ def test_the_first_interrupt_passes_the_signal_on_with_the_full_grace() -> None:
     )
     assert result.interrupted == signal.SIGINT
     assert not result.succeeded
-    assert script.told[0] == (5, Stop(signal.SIGINT, 30))
+    assert script.told[0] == (5, StopGang(signal.SIGINT, 30))
 
 
 def test_a_run_that_somebody_asks_a_host_to_end_is_stopped_and_no_success() -> None:
@@ -111,7 +111,7 @@ def test_a_run_that_somebody_asks_a_host_to_end_is_stopped_and_no_success() -> N
         TWO, *BOTH_STARTED, (5, asked), (5.1, asked), exited(6, W0), exited(6, W1), *emptied(6, W0, W1)
     )
     assert (result.interrupted, result.succeeded) == (signal.SIGTERM, False)
-    assert script.told[0] == (5, Stop(signal.SIGTERM, 30))
+    assert script.told[0] == (5, StopGang(signal.SIGTERM, 30))
     assert not [each for each in script.told if each[1].signal == signal.SIGKILL]
     assert script.said[0].startswith("localhost was asked to end the run: stopping 2 workers by SIGTERM")
 
@@ -122,14 +122,14 @@ def test_sigterm_and_sighup_reach_the_workers_as_sigterm() -> None:
             TWO, *BOTH_STARTED, interrupted(5, number), exited(6, W0), exited(6, W1), *emptied(6, W0, W1)
         )
         assert result.interrupted == number
-        assert script.told[0] == (5, Stop(signal.SIGTERM, 30))
+        assert script.told[0] == (5, StopGang(signal.SIGTERM, 30))
 
 
 def test_the_grace_becomes_short_once_a_peer_is_gone() -> None:
     _, script = replay(
         TWO, *BOTH_STARTED, interrupted(5), exited(6, W0, 1), exited(8, W1, None, 9), *emptied(8, W0, W1)
     )
-    assert (6, Stop(0, 2)) in script.told
+    assert (6, StopGang(0, 2)) in script.told
 
 
 def resting(task: Task, at: float, rests: bool = True) -> tuple[float, events.Event]:
@@ -147,7 +147,7 @@ def test_workers_that_all_only_wait_after_an_interrupt_are_killed() -> None:
         exited(7.6, W1, None, 9),
         *emptied(7.6, W0, W1),
     )
-    assert script.told[:2] == [(5, Stop(signal.SIGINT, 30)), (7.5, Stop(signal.SIGKILL, 0))]
+    assert script.told[:2] == [(5, StopGang(signal.SIGINT, 30)), (7.5, StopGang(signal.SIGKILL, 0))]
     assert script.said[1:] == ["worker 0 and worker 1 only waited in TensorFlow for 2 s: ended"]
 
 
@@ -164,9 +164,9 @@ def test_a_worker_that_waits_is_left_alone_as_long_as_another_one_saves() -> Non
         *emptied(22.1, W0, W1),
     )
     assert [each for each in script.told if each[1].signal] == [
-        (5, Stop(signal.SIGINT, 30)),
-        (22, Stop(signal.SIGKILL, 0)),
-        (22.1, Stop(signal.SIGTERM, 2)),
+        (5, StopGang(signal.SIGINT, 30)),
+        (22, StopGang(signal.SIGKILL, 0)),
+        (22.1, StopGang(signal.SIGTERM, 2)),
     ]
 
 
@@ -187,7 +187,7 @@ def test_a_worker_that_works_again_is_not_waiting_any_more() -> None:
 
 def test_what_outlives_all_workers_of_an_interrupted_gang_is_told_to_end() -> None:
     _, script = replay(TWO, *BOTH_STARTED, interrupted(5), exited(6, W0, 1), exited(6, W1, 1), *emptied(8, W0, W1))
-    assert script.told[-1] == (6, Stop(signal.SIGTERM, 2))
+    assert script.told[-1] == (6, StopGang(signal.SIGTERM, 2))
 
 
 def test_the_second_interrupt_kills_at_once() -> None:
@@ -200,7 +200,7 @@ def test_the_second_interrupt_kills_at_once() -> None:
         exited(7, W1, None, 9),
         *emptied(7, W0, W1),
     )
-    assert (7, Stop(signal.SIGKILL, 0)) in script.told
+    assert (7, StopGang(signal.SIGKILL, 0)) in script.told
 
 
 def test_the_first_interrupt_of_a_gang_that_is_stopped_after_a_failure_kills_at_once() -> None:
@@ -212,7 +212,7 @@ def test_the_first_interrupt_of_a_gang_that_is_stopped_after_a_failure_kills_at_
         exited(6, W1, None, 9),
         *emptied(6, W0, W1),
     )
-    assert (6, Stop(signal.SIGKILL, 0)) in script.told
+    assert (6, StopGang(signal.SIGKILL, 0)) in script.told
     assert script.said[-1] == "SIGINT: killing 1 worker"
 
 
@@ -244,7 +244,7 @@ def test_a_worker_that_cannot_be_started_stops_the_others_at_once() -> None:
         *emptied(1.1, W0),
     )
     assert not result.succeeded
-    assert script.told[0] == (1, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (1, StopGang(signal.SIGTERM, 2))
     assert script.said == ["stopping 1 worker by SIGTERM; SIGKILL follows after 2 s"], "its report says the rest"
 
 
@@ -263,7 +263,7 @@ def test_how_far_a_worker_had_come_is_known_when_it_ends() -> None:
 
 def test_a_gang_that_does_not_start_in_time_is_stopped() -> None:
     result, script = replay(TWO, started(W0), exited(10.5, W0, None, 15), *emptied(10.5, W0))
-    assert script.told[0] == (10, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (10, StopGang(signal.SIGTERM, 2))
     assert result.endings[0].event == events.TimedOut("localhost", W1, "process", 10)
 
 
@@ -277,7 +277,7 @@ def test_a_gang_that_reported_steps_and_then_none_for_the_stall_time_is_stopped(
         exited(171, W1, None, 15),
         *emptied(171, W0, W1),
     )
-    assert script.told[0] == (170, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (170, StopGang(signal.SIGTERM, 2))
     assert result.endings[0].event == events.Stalled(100, "step 7 (worker 1)")
     assert script.said[-1].startswith("no worker made a step for 100 s (timeouts.stall): stopping 2 workers by SIGTERM")
 
@@ -316,7 +316,7 @@ def test_a_parameter_server_is_stopped_once_all_workers_are_done() -> None:
         *emptied(6.1, W0, W1, PS),
     )
     assert result.succeeded
-    assert script.told[0] == (6, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (6, StopGang(signal.SIGTERM, 2))
 
 
 def test_a_service_that_fails_while_training_goes_on_fails_the_run() -> None:
@@ -325,7 +325,7 @@ def test_a_service_that_fails_while_training_goes_on_fails_the_run() -> None:
         plan, started(W0), started(PS), exited(5, PS, 1, tail=OWN), exited(5.2, W0, None, 15), *emptied(5.2, W0, PS)
     )
     assert not result.succeeded
-    assert script.told[0] == (5.05, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (5.05, StopGang(signal.SIGTERM, 2))
 
 
 def test_agents_hear_from_the_launcher_several_times_a_lease() -> None:
@@ -383,7 +383,7 @@ def test_a_worker_whose_server_never_comes_up_ends_the_wait_of_the_others() -> N
     )
 
     assert not result.succeeded
-    assert script.told[0] == (13.0, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (13.0, StopGang(signal.SIGTERM, 2))
     in_vain = "worker 1 was waited for by the others in vain within timeouts.start (10 s): stopping 2 workers"
     assert script.said[-1].startswith(in_vain)
 
@@ -399,7 +399,7 @@ def test_a_worker_that_left_before_its_server_was_up_is_waited_for_no_longer_tha
     )
 
     assert not result.succeeded
-    assert script.told[0] == (13.0, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (13.0, StopGang(signal.SIGTERM, 2))
 
 
 def test_servers_that_are_all_up_may_run_as_long_as_they_like() -> None:
@@ -496,7 +496,7 @@ def test_a_port_that_is_taken_twice_ends_the_attempt() -> None:
     )
 
     assert not result.succeeded
-    assert script.told[0] == (5, Stop(signal.SIGTERM, 2))
+    assert script.told[0] == (5, StopGang(signal.SIGTERM, 2))
     assert script.said[0].startswith(
         "localhost: processes 41 and 42 of worker 0 and worker 1 both serve TensorFlow at port 12345, "
         "and a connection reaches any of them: stopping 2 workers by SIGTERM"

@@ -10,7 +10,7 @@ from launcher.run.failure.failure import Failure
 from launcher.run.failure.root_cause import root_cause
 
 
-class Stop(NamedTuple):
+class StopGang(NamedTuple):
     """Signal every process of the run on every host (0: nothing); SIGKILL follows after `grace` seconds."""
 
     signal: int
@@ -31,13 +31,13 @@ class StartAgain(NamedTuple):
     task: Task
 
 
-class AwaitEvaluator(NamedTuple):
+class WatchEvaluator(NamedTuple):
     """Have the host of this task look whether it has seen the last checkpoint: it answers with `EvaluatorDone`."""
 
     task: Task
 
 
-Action = Stop | Tell | StartAgain | AwaitEvaluator
+Action = StopGang | Tell | StartAgain | WatchEvaluator
 
 
 class AttemptResult(NamedTuple):

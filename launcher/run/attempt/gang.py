@@ -12,7 +12,7 @@ from launcher.cluster.spec import Task, has_coordinator
 from launcher.cluster.task_names import counted
 from launcher.hosts import events
 from launcher.on_host.agent.rest import AT_REST, PATIENCE
-from launcher.run.attempt.actions import Action, AttemptResult, AwaitEvaluator, StartAgain, Stop, Tell
+from launcher.run.attempt.actions import Action, AttemptResult, StartAgain, StopGang, Tell, WatchEvaluator
 from launcher.run.attempt.endings import Endings
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.start_watch import StartWatch
@@ -99,7 +99,7 @@ class Gang:
     def step(self, event: events.Event | None, now: float) -> Iterator[Action]:
         """Take one event (None: only time has passed) and yield what is to be done."""
         for action in self._reactions(event, now):
-            if isinstance(action, Stop):
+            if isinstance(action, StopGang):
                 self._give_up_at = now + action.grace + SILENCE
             yield action
 
@@ -205,7 +205,7 @@ class Gang:
             self._evaluator_until = now + self._timeouts.evaluator
             limit = f"{self._timeouts.evaluator:g} s"
             yield Tell(f"the training is done; {evaluator} has {limit} for the last checkpoint (timeouts.evaluator)")
-            yield AwaitEvaluator(evaluator)
+            yield WatchEvaluator(evaluator)
 
     def _lose(self, ending: Ending, task: Task, now: float) -> Iterator[Action]:
         """A worker has ended that the chief can do without, as long as there is another one or it comes back."""
@@ -306,7 +306,7 @@ class Gang:
             yield Tell(f"{why}stopping {_counted(self._running)} by {how}")
         self._stopping = True
         self._rest_from = 0.0
-        yield Stop(number, grace)
+        yield StopGang(number, grace)
 
     def _interrupt(self, number: int, reason: str) -> Iterator[Action]:
         if self._interrupted is not None or self._stopping:
@@ -315,7 +315,7 @@ class Gang:
             self._abandoned = not self._occupied
             self._stopping = True
             yield Tell(f"{reason}{again}: killing {_counted(self._running)}")
-            yield Stop(signals.SIGKILL, 0)
+            yield StopGang(signals.SIGKILL, 0)
             return
         self._interrupted = number
         passed_on = signals.SIGINT if number == signals.SIGINT else signals.SIGTERM
@@ -331,7 +331,7 @@ class Gang:
 
     def _member_gone(self, now: float) -> Iterator[Action]:
         """With a peer gone nobody can save any more: the grace gets short. What outlives all workers must end, too."""
-        yield Stop(0 if self._running else signals.SIGTERM, self._timeouts.failure_grace)
+        yield StopGang(0 if self._running else signals.SIGTERM, self._timeouts.failure_grace)
         if self._rest_from is not None:
             self._rest_from = now + AT_REST  # the end of a peer wakes those that waited for it
 
@@ -345,7 +345,7 @@ class Gang:
             self._rest_from = None
             if not self._endings.training_done:
                 yield Tell(f"{_named(self._running)} only waited in TensorFlow for {AT_REST:g} s: ended")
-            yield Stop(signals.SIGKILL, 0)
+            yield StopGang(signals.SIGKILL, 0)
 
 
 def _told(text: str | None) -> Iterator[Action]:

@@ -12,7 +12,7 @@ from launcher.cluster.cluster import Timeouts
 from launcher.cluster.plan import AttemptPlan
 from launcher.hosts.all_hosts import Hosts, Observer
 from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
-from launcher.run.attempt.actions import AttemptResult, AwaitEvaluator, StartAgain, Stop, Tell
+from launcher.run.attempt.actions import AttemptResult, StartAgain, StopGang, Tell, WatchEvaluator
 from launcher.run.attempt.gang import Gang
 from launcher.run.attempt.lone_workers import LoneWorkers
 
@@ -39,11 +39,11 @@ def supervise(
             observe(event)
         for action in gang.step(event, clock()):
             match action:
-                case Stop(signal, grace):
+                case StopGang(signal, grace):
                     hosts.stop(signal, grace)
                 case StartAgain(task):
                     hosts.start_again(plan.of(task))
-                case AwaitEvaluator(task):
+                case WatchEvaluator(task):
                     hosts.await_evaluator(plan.of(task))
                 case Tell(text, error):
                     say(text, error=error)
