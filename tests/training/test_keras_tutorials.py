@@ -33,7 +33,7 @@ def of_both(launch: Launch, attempt: int = 0) -> tuple[Told, Told]:
 def fitted(launched: Launched, tmp_path_factory: pytest.TempPathFactory) -> tuple[Launch, Path]:
     """A run of the tutorial with `Model.fit`, and the directory that it saved in."""
     directory = tmp_path_factory.mktemp("fitted")
-    return launched("--workers", "2", "--", "python", TUTORIALS / "main.py", directory), directory
+    return launched("--workers", "2", "--", "python", TUTORIALS / "main.py", directory, fresh=True), directory
 
 
 def test_fit_learns_and_leaves_all_workers_with_the_same_bits(fitted: tuple[Launch, Path]) -> None:

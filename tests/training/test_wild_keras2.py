@@ -13,7 +13,7 @@ Launched = Callable[..., Launch]
 
 
 def test_a_program_for_keras_2_trains_under_keras_2(launched: Launched) -> None:
-    launch = launched("--workers", "2", "--keras", "2", "--", "python", WILD / "keras2_lines.py")
+    launch = launched("--workers", "2", "--keras", "2", "--", "python", WILD / "keras2_lines.py", fresh=True)
     assert launch.succeeded()
     for task in ("worker-0", "worker-1"):
         *_, last = launch.log(task).decode().splitlines()
@@ -21,7 +21,7 @@ def test_a_program_for_keras_2_trains_under_keras_2(launched: Launched) -> None:
 
 
 def test_a_program_that_imports_keras_gets_keras_2_too(launched: Launched) -> None:
-    launch = launched("--workers", "1", "--keras", "2", "--", "python", WILD / "keras2_import_keras.py")
+    launch = launched("--workers", "1", "--keras", "2", "--", "python", WILD / "keras2_import_keras.py", fresh=True)
     assert launch.succeeded()
     *_, last = launch.log("worker-0").decode().splitlines()
     assert last == "Keras 2 replicas 1"

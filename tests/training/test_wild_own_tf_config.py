@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import pytest
 from support.launching import Launch, cluster_file
 
 WILD = Path(__file__).parent / "scripts" / "wild"
 Launched = Callable[..., Launch]
 USED_INSTEAD = "tf-launch: the program sets TF_CONFIG itself ({}): launch's is used instead; --keep-tf-config leaves "
 USED_INSTEAD += "the program's"
+
+
+@pytest.fixture
+def launched(launched: Launched) -> Launched:
+    """With workers that import TensorFlow themselves: that is when its reading of TF_CONFIG is seen to."""
+    return partial(launched, fresh=True)
 
 
 def lines(launch: Launch, task: str) -> list[str]:

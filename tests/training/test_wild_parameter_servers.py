@@ -32,7 +32,7 @@ def test_a_coordinators_loop_trains_on_though_a_worker_is_killed_again_and_again
         enough.touch()
 
     file = cluster(tmp_path, max_restarts=1, chief=1, worker=2, ps=1)
-    launch = launched(*file, *LOOP, "--until", str(enough), meanwhile=kill_worker_twice, kills=True)
+    launch = launched(*file, *LOOP, "--until", str(enough), meanwhile=kill_worker_twice, kills=True, fresh=True)
 
     assert launch.succeeded()
     assert re.search(r"trained: loss 0\.0\d+ after \d+ steps", launch.stdout)
@@ -53,7 +53,7 @@ def test_a_parameter_server_that_is_killed_is_the_cause_and_not_the_chief_that_c
         launch.worker("ps-0").kill()
 
     file = cluster(tmp_path, chief=1, worker=1, ps=1)
-    launch = launched(*file, *LOOP, "--until", str(tmp_path / "never"), meanwhile=kill_server)
+    launch = launched(*file, *LOOP, "--until", str(tmp_path / "never"), meanwhile=kill_server, fresh=True)
 
     assert launch.wait() == 1
     assert "ps 0 on localhost was killed by SIGKILL" in launch.last_words
@@ -65,7 +65,7 @@ def test_fit_of_keras_2_ends_once_its_evaluator_has_seen_the_last_checkpoint(
 ) -> None:
     file = cluster(tmp_path, env={"TF_USE_LEGACY_KERAS": "1"}, chief=1, worker=1, ps=1, evaluator=1)
     program = ("--", "python", str(WILD / "parameter_server_fit.py"))
-    launch = launched(*file, *program, env={"TF_CPP_MIN_LOG_LEVEL": "0"}, kills=True)
+    launch = launched(*file, *program, env={"TF_CPP_MIN_LOG_LEVEL": "0"}, kills=True, fresh=True)
 
     assert launch.succeeded()
     assert "trained 3 epochs" in launch.stdout

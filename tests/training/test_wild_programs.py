@@ -35,7 +35,7 @@ def written(launch: Launch, *below: str) -> set[str]:
 
 
 def test_fit_with_every_usual_callback_on_arrays_stops_early_and_leaves_the_chiefs_files(launched: Launched) -> None:
-    launch = launched(*TWO, WILD / "fit_with_callbacks.py")
+    launch = launched(*TWO, WILD / "fit_with_callbacks.py", fresh=True)
     first, second = last_lines(launch)
 
     assert first == second
@@ -84,7 +84,7 @@ def test_models_with_their_own_train_step_are_fitted_until_nan_and_without_ever_
 
 
 def test_the_children_of_a_program_are_its_own_business(launched: Launched) -> None:
-    launch = launched(*TWO, WILD / "own_children.py")
+    launch = launched(*TWO, WILD / "own_children.py", fresh=True)
 
     assert last_lines(launch) == ["logged epochs: [0, 1]"] * 2
 
