@@ -128,7 +128,7 @@ def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox, console: Console) 
         hosts.beat()
         match receive(inbox, LEASE / BEATS_PER_LEASE):
             case (events.Answer() | events.HostLost()) as event:
-                gathering.take(event)
+                gathering.hear(event)
             case (events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain()) as event:
                 console.say(event.line)
             case events.Interrupted(number):

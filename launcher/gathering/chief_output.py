@@ -13,7 +13,7 @@ from launcher.gathering.checkpoints import INDEX_END, prefix_of
 from launcher.gathering.chief_directory import DISK_FULL, ChiefDirectory, NoRoomError
 from launcher.gathering.conversation import Conversation
 from launcher.gathering.gathered import Gathered
-from launcher.gathering.record import Entry, Record, opened
+from launcher.gathering.record import Entry, Record
 from launcher.gathering.remote_files import Listing, RemoteFile
 from launcher.gathering.report import gathered_line, under_way_line
 from launcher.gathering.selection import Batch, Selection, grows, outdated, select
@@ -82,7 +82,7 @@ class ChiefOutput:
 
     @contextlib.contextmanager
     def _looking(self, conversation: Conversation, names: Sequence[str]) -> Iterator[_Look]:
-        with opened(self._directory.gathered_file) as record:
+        with contextlib.closing(Record(self._directory.gathered_file)) as record:
             listing = conversation.list(self._host.output_dir, names)
             here = self._here(record)
             here.make()
@@ -111,10 +111,10 @@ class ChiefOutput:
         Raises:
             InUseError, OSError: as `gather`.
         """
-        with opened(self._directory.gathered_file) as record:
+        with contextlib.closing(Record(self._directory.gathered_file)) as record:
             self._here(record).adopt(files)
 
-    def read(self, conversation: Conversation, files: Iterable[RemoteFile], into: dict[str, bytes]) -> None:
+    def read_small(self, conversation: Conversation, files: Iterable[RemoteFile], into: dict[str, bytes]) -> None:
         """Read small files, and put nothing in place. `into`: path -> content.
 
         Raises:

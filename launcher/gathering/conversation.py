@@ -153,7 +153,7 @@ class Conversation:
         """
         until = None if seconds is None else time.monotonic() + seconds
         with contextlib.suppress(Empty):
-            while self._take(self._heard.get(timeout=until and max(0.0, until - time.monotonic()))) is not None:
+            while self._next(self._heard.get(timeout=until and max(0.0, until - time.monotonic()))) is not None:
                 pass  # an answer that nobody waits for any more
 
     def list(self, root: str, names: Sequence[str]) -> Listing:
@@ -235,11 +235,11 @@ class Conversation:
             HostAwayError, GivenUpError: no answer will come.
         """
         while True:
-            news = self._take(self._heard.get())
+            news = self._next(self._heard.get())
             if news is not None and getattr(news, "number", None) == number:
                 return news
 
-    def _take(self, heard: Event | Exception | None) -> Event | None:
+    def _next(self, heard: Event | Exception | None) -> Event | None:
         if isinstance(heard, Exception):
             raise heard
         if heard is not None:

@@ -102,7 +102,7 @@ class Gathering:
         for name in self._lost:
             self._gatherers[name].conversation.hear(HostAwayError(""))
 
-    def take(self, event: Answer | HostLost) -> None:
+    def hear(self, event: Answer | HostLost) -> None:
         """Pass on what an agent tells."""
         gatherer = self._gatherers.get(event.host)
         if isinstance(event, HostLost):

@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -98,11 +98,11 @@ class Record:
         with open(self._fd, "rb", closefd=False) as file:
             for line in file:
                 self._lines += 1
-                self._take(line)
+                self._note(line)
         if self._lines and not line.endswith(b"\n"):
             write_all(self._fd, b"\n")
 
-    def _take(self, line: bytes) -> None:
+    def _note(self, line: bytes) -> None:
         try:
             told: dict[str, Any] = json.loads(line)
             path = told.pop("path")
@@ -112,16 +112,6 @@ class Record:
                 self._entries.pop(path, None)
         except (ValueError, TypeError, KeyError, AttributeError):
             return  # the line that was being written when a disk was full, or when the power went
-
-
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[Record]:
-    """The record of a run, for as long as this lasts. Raises what `Record` does."""
-    record = Record(path)
-    try:
-        yield record
-    finally:
-        record.close()
 
 
 def in_turn(step: Callable[[], Result], pause: Callable[[float], object]) -> Result:

@@ -110,7 +110,7 @@ class Restoring:
         self, state_files: Sequence[RemoteFile], named: set[str], host: RunHost, conversation: Conversation
     ) -> None:
         contents: dict[str, bytes] = {}
-        self._output(host).read(conversation, state_files, into=contents)
+        self._output(host).read_small(conversation, state_files, into=contents)
         named |= names_in(contents, host.output_dir)
 
     def _fetch(self, paths: Collection[str], host: RunHost, conversation: Conversation) -> None:

@@ -195,7 +195,7 @@ class Attempts:
 
     def _observe(self, event: events.Event) -> None:
         self._hosts.see(event)
-        self.project.take(event)
+        self.project.see(event)
         self.files.see(event)
         if isinstance(event, events.TaskStarted) and self._unannounced is not None:
             plan, self._unannounced = self._unannounced, None

@@ -55,7 +55,7 @@ class HostFiles:
     def see(self, event: events.Event) -> None:
         """See what an agent tells of files, or that it has gone."""
         if self._gathering is not None and isinstance(event, events.Answer | events.HostLost):
-            self._gathering.take(event)
+            self._gathering.hear(event)
 
     def begin(self, run_hosts: Sequence[RunHost]) -> Gathering | None:
         """Bring here what is new from now on; None: this machine is all there is."""

@@ -152,7 +152,7 @@ class Exchange:
         with self._project.opened(file) as (descriptor, found):
             stamp = found.st_size, found.st_mtime_ns, found.st_mode & 0o777
             for at in range(0, found.st_size or 1, PIECE):
-                data = self._project.read(file, descriptor, min(PIECE, found.st_size - at))
+                data = self._project.next_bytes(file, descriptor, min(PIECE, found.st_size - at))
                 digest.update(data)
                 yield BringProjectPiece(number, at, *stamp, digest.hexdigest(), data)
 

@@ -65,7 +65,7 @@ class Project:
         finally:
             os.close(descriptor)
 
-    def read(self, file: ProjectFile, descriptor: int, count: int) -> bytes:
+    def next_bytes(self, file: ProjectFile, descriptor: int, count: int) -> bytes:
         """The next `count` bytes.
 
         Raises:
@@ -86,7 +86,7 @@ class Project:
                 digest = hashlib.sha256()
                 with self.opened(file) as (descriptor, stamp):
                     for at in range(0, stamp.st_size, HASHED_AT_ONCE):
-                        digest.update(self.read(file, descriptor, min(HASHED_AT_ONCE, stamp.st_size - at)))
+                        digest.update(self.next_bytes(file, descriptor, min(HASHED_AT_ONCE, stamp.st_size - at)))
                 self._digests[file.path] = digest.hexdigest()
             return self._digests[file.path]
 

@@ -51,7 +51,7 @@ class ProjectSync:
         if self._sync is not None and self._waiting:
             self._project = read_project(self._sync, left_out, self._hosts.beat)
 
-    def take(self, event: events.Event) -> None:
+    def see(self, event: events.Event) -> None:
         """See an event of the run; most have nothing to do with this.
 
         Raises:
@@ -75,7 +75,7 @@ class ProjectSync:
             self._failures.setdefault(host, str(trouble))
 
     def finish(self, observe: Observer) -> None:
-        """Return once every host has the project. Every event of that time goes to `observe`, which gives it to `take`.
+        """Return once every host has the project. Every event of that time goes to `observe`, which gives it to `see`.
 
         Raises:
             HostError: a host cannot take it, or was lost.

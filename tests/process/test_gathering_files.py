@@ -23,7 +23,7 @@ from support.modes import obeying_modes
 
 from launcher.gathering.chief_directory import NoRoomError
 from launcher.gathering.conversation import GivenUpError, HostAwayError
-from launcher.gathering.record import InUseError, Record, opened
+from launcher.gathering.record import InUseError, Record
 from launcher.on_host.agent.messages import ListFiles
 
 MB = 1_000_000
@@ -603,7 +603,7 @@ def test_a_file_that_is_not_ours_is_not_touched(host: GatheringHost, final: bool
 
 def test_two_launchers_never_gather_one_run_at_a_time(host: GatheringHost) -> None:
     host.save(5)
-    with opened(host.run.gathered_file), pytest.raises(InUseError):
+    with contextlib.closing(Record(host.run.gathered_file)), pytest.raises(InUseError):
         host.gather()
 
     assert host.gather().left == {}

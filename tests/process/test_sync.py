@@ -103,7 +103,7 @@ class Syncing:
 
         def seen(event: events.Event) -> None:
             observe(agents, event)
-            sync.take(event)
+            sync.see(event)
 
         try:
             sync.read_project([])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
@@ -14,7 +15,7 @@ import pytest
 from launcher.gathering.conversation import MOST_UNHEARD, MOST_WORDS_UNHEARD, Conversation, HostAwayError
 from launcher.gathering.gathering import Gathering
 from launcher.gathering.host_gatherer import HostGatherer
-from launcher.gathering.record import in_turn, opened
+from launcher.gathering.record import Record, in_turn
 from launcher.hosts.events import Answer, HostLost
 from launcher.on_host.agent.messages import (
     Command,
@@ -69,7 +70,7 @@ class Played:
     def _ask(self, host: str, command: Command) -> None:
         self.asked.append((host, command))
         for message in self.answer(host, command):
-            self.gathering.take(Answer(host, message))
+            self.gathering.hear(Answer(host, message))
 
     def _refuse(self, host: str, why: str) -> None:
         self.refused.append((host, why))
@@ -155,7 +156,7 @@ def test_the_end_of_a_run_waits_for_its_turn_beside_another_launcher(
 
     monkeypatch.setattr(HostGatherer.__module__ + ".in_turn", seen)
     played = Played(tmp_path)
-    with opened(tmp_path / "gathered.jsonl"):
+    with contextlib.closing(Record(tmp_path / "gathered.jsonl")):
         played.begin(CHIEF)
         played.gathering.finish()
         assert waits.wait(PATIENCE)
@@ -186,7 +187,7 @@ def test_the_run_goes_on_and_new_files_are_looked_for(tmp_path: Path) -> None:
 def test_an_answer_that_nobody_waits_for_changes_nothing(tmp_path: Path) -> None:
     played = Played(tmp_path, interval=3600)
     played.begin(CHIEF)
-    played.gathering.take(Answer("gpu-a", FilePiece(99, 0, b"12345")))
+    played.gathering.hear(Answer("gpu-a", FilePiece(99, 0, b"12345")))
     played.finished()
 
     assert ("gpu-a", FilesArrived(5)) in played.asked
@@ -197,9 +198,9 @@ def test_a_host_that_is_lost_is_named_with_what_it_has(tmp_path: Path) -> None:
     played = Played(tmp_path, silent)
     played.begin(CHIEF, OTHER)
     played.gathering.finish()
-    played.gathering.take(HostLost("gpu-a", "the link is cut"))
+    played.gathering.hear(HostLost("gpu-a", "the link is cut"))
     assert not played.over.is_set()
-    played.gathering.take(HostLost("gpu-b", "the link is cut"))
+    played.gathering.hear(HostLost("gpu-b", "the link is cut"))
     assert played.over.wait(PATIENCE)
 
     assert not played.gathering.tell("launch collect runs/x")
@@ -221,7 +222,7 @@ def test_a_host_that_was_lost_before_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_host_that_is_back_is_gathered_from(tmp_path: Path) -> None:
     played = Played(tmp_path)
     played.begin(CHIEF, OTHER)
-    played.gathering.take(HostLost("gpu-b", "the link is cut"))
+    played.gathering.hear(HostLost("gpu-b", "the link is cut"))
     played.begin(CHIEF, OTHER)
 
     assert played.finished().tell("again")
@@ -302,7 +303,7 @@ def test_a_lost_host_does_not_tell_the_newest_step(tmp_path: Path) -> None:
     played = Played(tmp_path, silent)
     played.begin(CHIEF)
     step = played.gathering.ask_newest_step()
-    played.gathering.take(HostLost("gpu-a", "the link is cut"))
+    played.gathering.hear(HostLost("gpu-a", "the link is cut"))
 
     assert played.over.wait(PATIENCE)
     assert step.is_over

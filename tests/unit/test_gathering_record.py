@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.gathering.arrival import Arrival
-from launcher.gathering.record import SPARE_LINES, Entry, InUseError, Record, opened
+from launcher.gathering.record import SPARE_LINES, Entry, InUseError, Record
 from launcher.gathering.remote_files import RemoteFile
 
 ONE, TWO = Entry(1, 2, "ab"), Entry(3, 4, "cd")
 
 
 def entries(path: Path) -> dict[str, Entry]:
-    with opened(path) as record:
+    with closing(Record(path)) as record:
         return dict(record.entries)
 
 
 def test_what_was_put_is_known_again(tmp_path: Path) -> None:
-    with opened(tmp_path / "gathered.jsonl") as record:
+    with closing(Record(tmp_path / "gathered.jsonl")) as record:
         record.put("a", ONE)
         record.put("new\nline", ONE)
         record.put(os.fsdecode(b"\xff"), ONE)
@@ -39,13 +40,13 @@ def test_what_was_put_is_known_again(tmp_path: Path) -> None:
 @given(st.integers(0, 200))
 def test_a_line_that_was_cut_short_costs_no_other(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     path = tmp_path_factory.mktemp("record") / "gathered.jsonl"
-    with opened(path) as record:
+    with closing(Record(path)) as record:
         record.put("a", ONE)
         first = path.stat().st_size
         record.put("b", ONE)
     os.truncate(path, min(first + cut, path.stat().st_size))
 
-    with opened(path) as record:
+    with closing(Record(path)) as record:
         record.put("c", TWO)
     assert {"a": ONE, "c": TWO}.items() <= entries(path).items() <= {"a": ONE, "b": ONE, "c": TWO}.items()
 
@@ -58,14 +59,14 @@ def test_a_line_that_is_not_ours_is_passed_over(tmp_path: Path, line: bytes) -> 
 
 
 def test_two_launchers_never_gather_one_run_at_a_time(tmp_path: Path) -> None:
-    with opened(tmp_path / "gathered.jsonl"), pytest.raises(InUseError):
+    with closing(Record(tmp_path / "gathered.jsonl")), pytest.raises(InUseError):
         Record(tmp_path / "gathered.jsonl")
     Record(tmp_path / "gathered.jsonl").close()
 
 
 def test_lines_that_count_no_more_do_not_pile_up(tmp_path: Path) -> None:
     path = tmp_path / "gathered.jsonl"
-    with opened(path) as record:
+    with closing(Record(path)) as record:
         record.put("other", ONE)
         for size in range(SPARE_LINES + 2):
             record.put("growing", Entry(size, 0, ""))

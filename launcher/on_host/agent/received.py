@@ -84,7 +84,7 @@ class RecordFile:
         """Whether it is this agent's turn."""
         return self._fd is not None
 
-    def take(self) -> bool:
+    def claim(self) -> bool:
         """Try to hold it. Who replaces the file holds the new one, too: a lock on an old one is worth nothing."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if locked(fd) and os.path.samestat(os.fstat(fd), os.lstat(self._path)):
@@ -93,7 +93,7 @@ class RecordFile:
         os.close(fd)
         return False
 
-    def read(self) -> Received:
+    def received(self) -> Received:
         """The list as it stands; an empty one where there was none."""
         assert self._fd is not None
         with os.fdopen(os.dup(self._fd), "rb") as file:

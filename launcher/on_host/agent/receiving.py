@@ -119,7 +119,7 @@ class Receiving:
         self._record = RecordFile(self._top)
         self._at = RECORD
         yield from self._take_turn()
-        self._received = self._record.read()
+        self._received = self._record.received()
         self._placing = Placing(self._top, self._received)
         self._placing.sweep()
         wanted: list[int] = []
@@ -160,7 +160,7 @@ class Receiving:
 
     def _take_turn(self) -> Iterator[float]:
         told = False
-        while not self._record.take():
+        while not self._record.claim():
             if not told:
                 self._tell(ProjectWaits(self._shown))
                 told = True
