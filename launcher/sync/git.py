@@ -11,7 +11,6 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
 
@@ -36,28 +35,24 @@ CANNOT_OPEN = b"warning: could not open directory "
 """git goes on without what it cannot read. A project with a part missing is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked of git about one project."""
-
-    root: bytes
-    """The project's directory, without symbolic links."""
-    patterns: Sequence[bytes]
-    """As in `.gitignore`, from the project's directory on: they win over every rule of a repository."""
-    gitignore: bool
-    """Whether the rules of repositories count."""
-
-
-def project_paths(asked: Asked, meanwhile: Callable[[], None]) -> set[bytes]:
+def project_paths(
+    root: bytes, patterns: Sequence[bytes], *, gitignore: bool, meanwhile: Callable[[], None]
+) -> set[bytes]:
     """The paths of all files and symbolic links that belong to a project, below its directory.
 
     Some may not be there: a tracked file that was deleted is still listed.
+
+    Args:
+        root: the project's directory, without symbolic links.
+        patterns: as in `.gitignore`, from there on. What they name is left out, whatever a repository says.
+        gitignore: whether the rules of repositories count.
+        meanwhile: called now and then while git works.
 
     Raises:
         UsageError: there is no git here, or it cannot tell.
     """
     with tempfile.TemporaryDirectory(prefix="tf-launch-git-") as temporary:
-        git = _Git(asked, os.fsencode(temporary), meanwhile)
+        git = _Git(root, patterns, gitignore, os.fsencode(temporary), meanwhile)
         paths = set(git.paths())
         return paths - git.left_out(paths)
 
@@ -65,8 +60,12 @@ def project_paths(asked: Asked, meanwhile: Callable[[], None]) -> set[bytes]:
 class _Git:
     """git, with a repository of our own, which stays empty: for what lies in no other, and for the patterns."""
 
-    def __init__(self, asked: Asked, temporary: bytes, meanwhile: Callable[[], None]) -> None:
-        self._asked = asked
+    def __init__(
+        self, root: bytes, patterns: Sequence[bytes], gitignore: bool, temporary: bytes, meanwhile: Callable[[], None]
+    ) -> None:
+        self._root = root
+        self._patterns = patterns
+        self._gitignore = gitignore
         self._meanwhile = meanwhile
         self._own = os.path.join(temporary, b"git")
         self._empty = os.path.join(temporary, b"empty")
@@ -75,13 +74,13 @@ class _Git:
 
     def paths(self, inner: bytes = b"") -> Iterator[bytes]:
         """What belongs to the project, or to a repository inside of it (`inner`: its path, with a slash)."""
-        directory = os.path.join(self._asked.root, inner)
+        directory = os.path.join(self._root, inner)
         repository = _repository_around(directory)
         where = [] if repository else [b"--git-dir=" + self._own, b"--work-tree=" + directory]
-        rules = [b"--exclude-standard"] if self._asked.gitignore else []
+        rules = [b"--exclude-standard"] if self._gitignore else []
         if not inner:
             way = os.path.relpath(directory, repository) if repository else b"."
-            rules += (b"--exclude=" + _seen_from_above(each, way) for each in self._asked.patterns)
+            rules += (b"--exclude=" + _seen_from_above(each, way) for each in self._patterns)
         found = self._run(b"-C", directory, *where, b"ls-files", b"-z", b"--cached", b"--others", *rules)
         for path in found.split(b"\0")[:-1]:
             below = os.path.join(directory, path)
@@ -93,7 +92,7 @@ class _Git:
     def left_out(self, paths: Iterable[bytes]) -> set[bytes]:
         """Those that the patterns name: `ls-files` holds tracked files, and what is inside, against none of them."""
         os.mkdir(os.path.join(self._own, b"info"))
-        Path(os.fsdecode(self._own), "info/exclude").write_bytes(b"\n".join([*self._asked.patterns, b""]))
+        Path(os.fsdecode(self._own), "info/exclude").write_bytes(b"\n".join([*self._patterns, b""]))
         where = [b"-C", self._empty, b"--git-dir=" + self._own, b"--work-tree=" + self._empty]
         words = [b"-c", b"core.excludesFile=/dev/null", b"check-ignore", b"-z", b"--stdin", b"--no-index"]
         given = b"".join(b"./%b\0" % path for path in paths)  # else a name that begins with `:` were something else
@@ -115,7 +114,7 @@ class _Git:
                 raise
         nothing_found = b"check-ignore" in words and process.returncode == 1
         if (process.returncode and not nothing_found) or CANNOT_OPEN in complaint:
-            raise UsageError(_cannot_tell(self._asked.root, complaint.decode("utf-8", "replace"), process.returncode))
+            raise UsageError(_cannot_tell(self._root, complaint.decode("utf-8", "replace"), process.returncode))
         return printed
 
     def _communicated(self, process: subprocess.Popen[bytes], given: bytes) -> tuple[bytes, bytes]:

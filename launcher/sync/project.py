@@ -17,7 +17,7 @@ from launcher.errors import UsageError
 from launcher.on_host.agent.comparing import HASHED_AT_ONCE
 from launcher.on_host.agent.received import RECORD
 from launcher.run_directory.whole_files import shown
-from launcher.sync.git import Asked, exactly, project_paths
+from launcher.sync.git import exactly, project_paths
 
 NEVER_SENT = (b".venv", b"__pycache__", os.fsencode(RECORD))
 """git leaves out `.git` itself."""
@@ -109,7 +109,7 @@ def read_project(sync: Sync, left_out: Iterable[Path] = (), meanwhile: Callable[
     elsewhere = (os.path.relpath(os.path.realpath(os.fsencode(path)), root) for path in left_out)
     patterns = [*map(_bytes, sync.exclude), *NEVER_SENT, *map(exactly, elsewhere)]
     try:
-        paths = project_paths(Asked(root, patterns, sync.gitignore), meanwhile)
+        paths = project_paths(root, patterns, gitignore=sync.gitignore, meanwhile=meanwhile)
         files = tuple(_files(root, paths.difference(_in_environments(paths))))
     except OSError as error:
         raise UsageError(_cannot_be_read(Path(os.fsdecode(error.filename or root)), error.strerror)) from error
