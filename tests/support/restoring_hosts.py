@@ -94,7 +94,7 @@ class RestoringHosts:
     def _forward(self) -> None:
         while not isinstance(event := receive(self._inbox, PATIENCE), events.GatheringEnded):
             if isinstance(event, events.Answer | events.HostLost):
-                self.gathering.take(event)
+                self.gathering.hear(event)
 
     def _one_is_over(self) -> None:
         with self._heard:

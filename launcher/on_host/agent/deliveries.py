@@ -11,7 +11,7 @@ import errno
 import os
 
 from launcher.on_host.agent.below import directory_below, remove_below
-from launcher.on_host.agent.files import BELOW
+from launcher.on_host.agent.files import open_above
 from launcher.on_host.agent.incoming import IncomingFile
 from launcher.on_host.agent.messages import (
     BeginDelivery,
@@ -94,12 +94,19 @@ class Deliveries:
             for file, (path, size, mtime_ns, sha256) in enumerate(asked.files):  # noqa: B007 (named where something fails)
                 self._file(file).verify(size, sha256, mtime_ns)
             for file, (path, *_) in enumerate(asked.files):
-                put_below(self._root, path, self._files[file])
+                self._put(file, path)
         except OSError as error:
             self._fail(asked.number, path, error)
             return
         self.close()
         self._tell(DeliveryPlaced(asked.number))
+
+    def _put(self, number: int, path: str) -> None:
+        directory, name = open_above(os.dup(self._root), path, make=True)
+        try:
+            self._files[number].put(directory, name)
+        finally:
+            os.close(directory)
 
     def close(self) -> None:
         """What has not been put in its place is gone."""
@@ -128,32 +135,3 @@ class Deliveries:
         self.close()
         code = "" if isinstance(error, UnsafeError) else errno.errorcode.get(error.errno or 0, "")
         self._tell(FilesFailed(number, path, code, error.strerror or str(error)))
-
-
-def put_below(root: int, path: str, file: IncomingFile) -> None:
-    """Put a file at `path` below `root`; directories that are missing are made, and no symbolic link is followed.
-
-    Raises:
-        OSError: something else is in the way, or the path could lead out of `root`.
-    """
-    *above, last = path.encode("utf-8", "surrogateescape").split(b"/")
-    if any(name in (b"", b".", b"..") or b"\0" in name for name in (*above, last)):
-        raise FileNotFoundError(errno.ENOENT, "no path below the directory")
-    directory = os.dup(root)
-    try:
-        for name in above:
-            deeper = made_below(directory, name)
-            os.close(directory)
-            directory = deeper
-        file.put(directory, last)
-    finally:
-        os.close(directory)
-
-
-def made_below(directory: int, name: bytes) -> int:
-    """Open a directory in another one; make it if it is not there."""
-    try:
-        return os.open(name, BELOW, dir_fd=directory)
-    except FileNotFoundError:
-        os.mkdir(name, 0o700, dir_fd=directory)
-        return os.open(name, BELOW, dir_fd=directory)

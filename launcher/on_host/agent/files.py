@@ -186,17 +186,44 @@ def open_below(root: str, path: str, flags: int) -> int:
     Raises:
         OSError: there is no such file, or the path could lead out of `root`.
     """
-    *above, last = path.encode("utf-8", "surrogateescape").split(b"/")
-    if any(name in (b"", b".", b"..") or b"\0" in name for name in (*above, last)):
-        raise FileNotFoundError(2, f"no path below {root}")
-    directory = open_root(root)
-    for name in above:
-        try:
-            deeper = os.open(name, BELOW, dir_fd=directory)
-        finally:
-            os.close(directory)
-        directory = deeper
+    directory, name = open_above(open_root(root), path)
     try:
-        return os.open(last, flags | os.O_NOFOLLOW, dir_fd=directory)
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=directory)
     finally:
         os.close(directory)
+
+
+def open_above(root: int, path: str, *, make: bool = False) -> tuple[int, bytes]:
+    """Open the directory that `path` below `root` is in, through no symbolic link; return it, and the name there.
+
+    Args:
+        root: an open directory; it is closed.
+        path: below it.
+        make: directories that are missing are made.
+
+    Raises:
+        OSError: there is no such directory, or the path could lead out of `root`.
+    """
+    *above, last = path.encode("utf-8", "surrogateescape").split(b"/")
+    directory = root
+    try:
+        if any(name in (b"", b".", b"..") or b"\0" in name for name in (*above, last)):
+            raise FileNotFoundError(errno.ENOENT, "no path below the directory")
+        for name in above:
+            deeper = _opened_in(directory, name, make)
+            os.close(directory)
+            directory = deeper
+    except OSError:
+        os.close(directory)
+        raise
+    return directory, last
+
+
+def _opened_in(directory: int, name: bytes, make: bool) -> int:
+    try:
+        return os.open(name, BELOW, dir_fd=directory)
+    except FileNotFoundError:
+        if not make:
+            raise
+    os.mkdir(name, 0o700, dir_fd=directory)
+    return os.open(name, BELOW, dir_fd=directory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from launcher.on_host.agent.files import open_below, open_root
+from launcher.on_host.agent.files import open_above, open_below, open_root
 from launcher.on_host.agent.incoming import IncomingFile
 from launcher.on_host.agent.received import Received, is_directory, look_at, parents, place
 
@@ -131,11 +131,9 @@ class Placing:
     @contextlib.contextmanager
     def _above(self, path: str) -> Iterator[tuple[int, bytes]]:
         """The directory that something is in, opened through no link, and its name there."""
-        top = self._top.decode("utf-8", "surrogateescape")
-        way, _, name = path.rpartition("/")
-        directory = open_below(top, way, os.O_PATH | os.O_DIRECTORY) if way else open_root(top)
+        directory, name = open_above(open_root(self._top.decode("utf-8", "surrogateescape")), path)
         try:
-            yield directory, name.encode("utf-8", "surrogateescape")
+            yield directory, name
         finally:
             os.close(directory)
 
