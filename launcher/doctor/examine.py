@@ -11,7 +11,6 @@ from launcher.cluster.plan import HostContext, TaskPlan, brings_training, plan_a
 from launcher.cluster.spec import ClusterSpec, dialled_at
 from launcher.doctor.examination import Examination, Gradients, Speed
 from launcher.doctor.exchange import BYTES, SECONDS, rounds
-from launcher.doctor.probing import Parts
 from launcher.doctor.reach import chosen, dials, failures, possible_addresses
 from launcher.doctor.visit import HOST, WORKER, Visit
 from launcher.hosts.facts import same_machines
@@ -39,7 +38,7 @@ class Doctor:
         self._visit = visit
 
     def examine(self, import_tensorflow: bool, gradients: Gradients) -> Examination:
-        """From the first word to the last.
+        """Ask, measure, and put everything back.
 
         Raises:
             StopRequestedError: the user would not wait.
@@ -79,36 +78,32 @@ class Doctor:
         directory = RunDirectory(self._runs / NAME)
         contexts = host_contexts(self._cluster, directory, Names.of(NAME), self._facts, fix_keras=False)
         plan = plan_attempt(self._cluster, self._supposed_spec(), contexts, NAME, attempt=0)
-        hosts = [host for host in self._cluster.hosts if host.name in self._facts and host.tasks]
-        for host in hosts:
-            context, task = contexts[host.name], plan.on(host.name)[0]
-            command = self._cluster.command_of(task.task)
-            python, comes = python_of(command, host, context), self._comes_along(host)
-            self._visit.hosts[host.name].begin(task, python, comes)
-            # what comes along with a run need not be there
-            argv = [python] if comes or brings_training(command) else list(task.argv)
-            workers = {"python": [], "packages": [], "program": [argv, task.argv[0] == python], "surroundings": []}
-            self._visit.hosts[host.name].probes[WORKER].ask(workers)
-            self._visit.hosts[host.name].probes[HOST].ask(self._of_machine(host, task, context))
+        for host in self._cluster.hosts:
+            if host.name in self._facts and host.tasks:
+                self._ask_host(host, plan.on(host.name)[0], contexts[host.name])
         self._visit.await_answers(ANSWER_SECONDS)
 
-    def _comes_along(self, host: Host) -> bool:
-        return self._cluster.sync is not None and not host.is_local
-
-    def _of_machine(self, host: Host, task: TaskPlan, context: HostContext) -> Parts:
-        runs_dir = str(PurePath(context.run_dir).parent)
+    def _ask_host(self, host: Host, plan: TaskPlan, context: HostContext) -> None:
+        command, runs_dir = self._cluster.command_of(plan.task), str(PurePath(context.run_dir).parent)
+        python, comes = python_of(command, host, context), self._cluster.sync is not None and not host.is_local
+        # what comes along with a run need not be there
+        argv = [python] if comes or brings_training(command) else list(plan.argv)
         trusted = [[runs_dir, "--run-dir" if host.is_local else "run_dir", True]]
-        if self._comes_along(host):
-            trusted.append([task.workdir, "workdir", False])
-        return {
-            "gate": [],
-            "surroundings": [],
-            "network_cards": list(self._possible[host.name]),
-            "gpus": [],
-            "room": [runs_dir],
-            "unsafe": trusted,
-            "unwritable": [runs_dir, self._markers[host.name]],
-        }
+        visited = self._visit.hosts[host.name]
+        visited.begin(plan, python, comes)
+        by_python = {"python": [], "packages": [], "program": [argv, plan.argv[0] == python], "surroundings": []}
+        visited.probes[WORKER].ask(by_python)
+        visited.probes[HOST].ask(
+            {
+                "gate": [],
+                "surroundings": [],
+                "network_cards": list(self._possible[host.name]),
+                "gpus": [],
+                "room": [runs_dir],
+                "unsafe": [*trusted, *([[plan.workdir, "workdir", False]] if comes else [])],
+                "unwritable": [runs_dir, self._markers[host.name]],
+            }
+        )
 
     def _supposed_spec(self) -> ClusterSpec:
         """Who would listen where, as far as that is known before hosts have dialled each other."""

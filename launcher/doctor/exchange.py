@@ -18,7 +18,7 @@ MOST_HOSTS_IN_PAIRS = 8
 
 
 def gradients(commands: Sequence[Sequence[str]], megabytes: float | None) -> Gradients:
-    """As the user says; known for our own training program; else an example."""
+    """What the user says, what our own training program has, or an example."""
     if megabytes is not None:
         return Gradients(megabytes * MEGABYTE, "--gradient-mb")
     if brings_training(*commands):

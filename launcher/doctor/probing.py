@@ -6,6 +6,7 @@ import inspect
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -42,39 +43,36 @@ for name, text in eval(sys.stdin.readline()):
 module.main()
 """
 NO_WORKDIR = "cannot enter the working directory"
-"""How an agent begins when it says so."""
+"""How an agent's reason begins where there is no such directory."""
 LONGEST = 300
 """Characters of a program's last words."""
 Parts = Mapping[str, list[Any]]
 """What a probe is asked for, each part with its arguments."""
 
 
+@dataclass(eq=False)
 class Probe:
     """A program on a host: what it was asked, what it has told, how it ended. Nothing here waits."""
 
-    def __init__(
-        self,
-        name: str,
-        send: Callable[[Command], None],
-        python: Sequence[str],
-        workdirs: list[str],
-        env: Mapping[str, str],
-    ) -> None:
-        """Start it by this Python, in the first of these directories that there is."""
-        self.name = name
-        self._send = send
-        self._python = python
-        self._workdirs = workdirs
-        self._env = env
+    name: str
+    send: Callable[[Command], None]
+    python: Sequence[str]
+    """How its command line begins."""
+    workdirs: list[str]
+    """It runs in the first of these that there is."""
+    env: Mapping[str, str]
+    told: dict[str, Any] = field(default_factory=dict)
+    trouble: dict[str, str] = field(default_factory=dict)
+    """Parts that could not be found out, and why."""
+    awaited: set[str] = field(default_factory=set)
+    """Parts that it was asked for and has not told yet."""
+    refusal: str = ""
+    """Why there is no such program: it cannot be started, or is no Python."""
+    silence: str = ""
+    """How it came that there is no answer, or not all of it."""
+
+    def __post_init__(self) -> None:
         self._asked = b""
-        self.told: dict[str, Any] = {}
-        self.trouble: dict[str, str] = {}
-        self.awaited: set[str] = set()
-        """Parts that it was asked for and has not told yet."""
-        self.refusal = ""
-        """Why there is no such program: it cannot be started, or is no Python."""
-        self.silence = ""
-        """How it came that there is no answer, or not all of it."""
         self._start()
 
     def _start(self) -> None:
@@ -83,20 +81,20 @@ class Probe:
         self._word = uuid.uuid4().hex.encode()
         self._said, self._came = b"", 0
         given = f"{sources()!a}\n".encode() + self._word + b"\n" + self._asked
-        self._send(AskProgram(self.name, [*self._python, "-c", BOOT], dict(self._env), self._workdirs.pop(0), given))
+        self.send(AskProgram(self.name, [*self.python, "-c", BOOT], dict(self.env), self.workdirs.pop(0), given))
 
     def ask(self, parts: Parts) -> None:
-        """Let it find out these, one after the other."""
+        """Let it find out these parts, one after the other."""
         line = json.dumps(parts).encode() + b"\n"
         self._asked += line
         self.awaited |= parts.keys()
         if self.talking:
-            self._send(TellProgram(self.name, False, line))
+            self.send(TellProgram(self.name, False, line))
 
     def dismiss(self) -> None:
         """Nothing more will be asked; the program puts everything back, and ends."""
         if self.talking:
-            self._send(TellProgram(self.name, True, b""))
+            self.send(TellProgram(self.name, True, b""))
 
     @property
     def has_answered(self) -> bool:
@@ -116,7 +114,7 @@ class Probe:
         match message:
             case ProgramSaid(_, data) if self.talking:
                 self._hear_lines(data)
-            case ProgramNotRun(_, reason) if self._workdirs and reason.startswith(NO_WORKDIR):
+            case ProgramNotRun(_, reason) if self.workdirs and reason.startswith(NO_WORKDIR):
                 self._start()
             case ProgramNotRun(_, reason):
                 self.talking, self.refusal = False, reason
@@ -128,7 +126,7 @@ class Probe:
         if self.told:
             self.silence = how
         else:
-            self.refusal = f"{self._python[0]}: {how or 'it says nothing; is it a Python?'}"
+            self.refusal = f"{self.python[0]}: {how or 'it says nothing; is it a Python?'}"
 
     def _hear_lines(self, data: bytes) -> None:
         """Whole lines of JSON behind the word. What others print, a sitecustomize for example, is passed over."""
@@ -152,7 +150,7 @@ def sources() -> list[tuple[str, str]]:
 
 
 def how_it_ended(code: int | None, number: int | None, last_words: str) -> str:
-    """For a person; empty: as it should."""
+    """In words for a person; none where it ended as it should."""
     if number:
         return f"it was ended by {signal_name(number)}"
     lines = [line.strip() for line in last_words.splitlines() if line.strip()]

@@ -22,7 +22,7 @@ def possible_addresses(hosts: Iterable[Host], facts: Mapping[str, HostFacts]) ->
 
 
 def dials(hosts: Iterable[Host], addresses: Mapping[str, tuple[str, ...]], ports: Ports) -> list[Dial]:
-    """All that has to be tried. A host with several workers dials itself, too."""
+    """Every host dials all others; a host with several workers dials itself, too."""
     hosts = [host for host in hosts if host.name in addresses]
     return [
         Dial(dialler.name, host.name, address, task, port)

@@ -41,12 +41,7 @@ def as_text(
 ) -> str:
     """For a person: a line for each host, then the findings, the worst last.
 
-    Args:
-        examination: what was found out.
-        findings: what that means.
-        verbose: show who reaches whom, and how fast, though all is well.
-        width: columns to fold at; None: no folding.
-        color: whether headings are emphasised.
+    `verbose`: show who reaches whom, and how fast, though all is well. `width`: columns to fold at; None: no folding.
     """
     out = io.StringIO()
     console = Console(
@@ -129,13 +124,11 @@ def _reach_table(examination: Examination) -> Table:
         involved = {name for dials in failed.values() for dial in dials for name in (dial.dialler, dial.host)}
         names = [name for name in names if name in involved][:MOST_COLUMNS]
     table = _table("from \\ to", *names)
-    dialled = {(dial.dialler, dial.host) for dial in examination.dialled}
     for dialler in names:
-        words = []
+        words = dict.fromkeys(names, "-") | {dial.host: "ok" for dial in examination.dialled if dial.dialler == dialler}
         for name in names:
-            reasons = [why for dial, why in failed[name].items() if dial.dialler == dialler]
-            words.append(reasons[0] if reasons else "ok" if (dialler, name) in dialled else "-")
-        table.add_row(dialler, *(_plain(word[:LONGEST_REASON]) for word in words))
+            words |= {name: why for dial, why in reversed(failed[name].items()) if dial.dialler == dialler}
+        table.add_row(dialler, *(_plain(words[name][:LONGEST_REASON]) for name in names))
     return table
 
 

@@ -121,10 +121,10 @@ class VisitedHost:
 
 
 class Visit:
-    """What is asked of all hosts at a time, and waited for."""
+    """Asks all hosts at the same time, and waits for their answers."""
 
     def __init__(self, cluster: Cluster, hosts: Hosts, inbox: Inbox) -> None:
-        """Have ports held."""
+        """Let each host hold ports for its tasks."""
         self._agents = hosts
         self._inbox = inbox
         self._interval = cluster.timeouts.lease / BEATS_PER_LEASE

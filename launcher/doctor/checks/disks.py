@@ -62,7 +62,7 @@ def _unsafe(each: HostExamination, why: str) -> Finding:
 
 
 def _shared(examination: Examination) -> Iterator[Finding]:
-    """Seen by all, by some, or by nobody else."""
+    """Which hosts share the disk, as far as they see each other's files."""
     asked = [each.name for each in examination.reached if each.answers.seen is not None]
     groups = {tuple(sorted((name, *examination.shared.get(name, ())))) for name in asked}
     for group in sorted(groups):

@@ -127,7 +127,7 @@ def network_card(address: str) -> dict[str, Any]:
 
 
 def addresses_for(name: str) -> set[str]:
-    """What a name stands for here; nothing where DNS does not know it, or does not answer."""
+    """The addresses of a name, or an address itself; none where DNS does not know it, or does not answer."""
     found: set[str] = set()
 
     def look_up() -> None:

@@ -53,7 +53,7 @@ class Output:
         return ""
 
     def seen(self, markers: Sequence[str]) -> list[str]:
-        """Those that are there."""
+        """Those of these markers that are there."""
         return [marker for marker in markers if self._marker.with_name(marker).exists()]
 
     def unmark(self) -> bool:
@@ -63,7 +63,7 @@ class Output:
         return True
 
     def clean(self) -> None:
-        """Leave all as it was."""
+        """Remove what the trial has made."""
         self.unmark()
         for path in self._missing:
             with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ class Output:
 
 
 def user_name(uid: int) -> str:
-    """Of a user, who need not be known here by name."""
+    """The user need not be known here by name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

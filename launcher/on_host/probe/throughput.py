@@ -72,7 +72,7 @@ def _told_by_kernel(link: socket.socket, offset: int) -> int:
 
 
 def _sent(link: socket.socket, size: int, seconds: float) -> list[tuple[float, int]]:
-    """Send; when how many bytes had arrived in all."""
+    """Send, and note at which moments how many bytes had arrived in all."""
     link.setblocking(False)
     piece, left, heard = memoryview(bytes(PIECE)), size, b""
     arrived = [(time.monotonic(), 0)]
