@@ -27,9 +27,10 @@ if sys.flags.no_site:  # scripts/launch: nothing is imported before the line abo
 import contextlib
 import os
 import signal
+from pathlib import Path
 from typing import NoReturn
 
-from launcher.caller.called_as import forget_wrapper
+from launcher.caller.called_as import take_name_from_wrapper
 from launcher.commands import cli
 from launcher.errors import EXIT_HOST
 from launcher.hosts.own_processes import mark_if_needed
@@ -43,7 +44,7 @@ def main() -> NoReturn:
     if missing := lacking():
         leave(f"launch: {missing}")
     begin_clean()
-    forget_wrapper()
+    take_name_from_wrapper()
     mark_if_needed()
     cli.main()
 
@@ -66,9 +67,9 @@ def begin_clean() -> None:
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # so Python finds what was closed
             setattr(sys, name, os.fdopen(fd, "w" if fd else "r", closefd=False))
-    for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - importing pathlib takes longer than all of this
+    for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the one that this list was read from is closed again
-            os.set_inheritable(fd, fd <= STDERR)
+            os.set_inheritable(int(entry.name), int(entry.name) <= STDERR)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in (signal.SIGTTOU, signal.SIGTTIN):  # with `stty tostop`: stopped, it would lose its lease

@@ -7,13 +7,13 @@ import shlex
 import shutil
 import sys
 
-from launcher.caller.here import here
+from launcher.caller.working_directory import working_directory
 
 WRAPPER = "LAUNCH_CALLED_AS"
 """Set by scripts/launch, which starts this Python: the name that it was called by."""
 
 
-def forget_wrapper() -> None:
+def take_name_from_wrapper() -> None:
     """Move that name to where a program's name stands, so that nobody inherits the variable."""
     sys.argv[0] = os.environ.pop(WRAPPER, sys.argv[0])
 
@@ -34,7 +34,7 @@ def _typed(program: str) -> str:
 
 def _below_here(program: str) -> str:
     try:
-        relative = program.removeprefix(f"{here()}/")
+        relative = program.removeprefix(f"{working_directory()}/")
     except OSError:  # the working directory was gone from the beginning
         return program
     return relative if "/" in relative else f"./{relative}"

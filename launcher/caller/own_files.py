@@ -11,6 +11,7 @@ import pwd
 import shlex
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 LARGEST = 1 << 24
@@ -32,7 +33,7 @@ def own_directory(path: str | os.PathLike[str]) -> Iterator[int]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError as error:
-        owner = os.stat(path).st_uid  # noqa: PTH116 - importing pathlib takes longer than all of this
+        owner = Path(path).stat().st_uid
         if owner == os.geteuid():
             raise
         raise ForeignError(_another_users(owner, path)) from error

@@ -11,8 +11,8 @@ from typing import NoReturn
 import click
 
 from launcher.caller.called_as import launch_command
-from launcher.caller.here import take
 from launcher.caller.standard_output import write_error
+from launcher.caller.working_directory import remember_working_directory
 from launcher.cluster.redaction import redacted_text
 from launcher.errors import EXIT_HOST, EXIT_USAGE, ClusterFileError, LaunchError
 from launcher.hosts.shortage import of_this_machine
@@ -24,7 +24,7 @@ OTHER_COMMANDS = ("collect", "doctor", "leftovers")
 def main() -> NoReturn:
     """Run the command line; exceptions become exit codes."""
     with contextlib.suppress(OSError):  # told by who needs it: not everything does
-        take()
+        remember_working_directory()
     try:
         command, name, arguments = chosen_command(sys.argv[1:])
         command.main(arguments, prog_name=name, standalone_mode=False)

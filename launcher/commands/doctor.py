@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from launcher.caller.here import here
 from launcher.caller.standard_output import write_out
+from launcher.caller.working_directory import working_directory
 from launcher.commands import options
 from launcher.console.console import STDOUT
 from launcher.console.terminal import Look
@@ -85,7 +85,7 @@ def doctor(request: Request, import_tensorflow: bool, gradient_mb: float | None)
     inbox: Inbox = SimpleQueue()
     try:
         with signals_into(inbox), Hosts(cluster.hosts, inbox, cluster.timeouts.lease) as hosts:
-            doctor = Doctor(cluster, Path(here(), request.runs_dir), Visit(cluster, hosts, inbox))
+            doctor = Doctor(cluster, Path(working_directory(), request.runs_dir), Visit(cluster, hosts, inbox))
             examination = doctor.examine(import_tensorflow, gradients(cluster.commands, gradient_mb))
     except StopRequestedError as stopped:
         return 128 + stopped.signal

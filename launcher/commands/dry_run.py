@@ -13,7 +13,7 @@ from pathlib import Path
 import portpicker
 from rich.console import Console
 
-from launcher.caller.here import here
+from launcher.caller.working_directory import working_directory
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import AttemptPlan, TaskPlan, plan_attempt
 from launcher.cluster.spec import ClusterSpec, Task, dialled_at
@@ -44,7 +44,9 @@ def planned(cluster: Cluster, request: Request, earlier: Resumption | None = Non
     """What `--dry-run` prints: the next attempt, with ports that are free now (a real run holds ports of its own)."""
     unknown_port = ANY_PORT if request.as_json else CHOSEN_AT_START
     spec = supposed_spec(cluster.hosts, unknown_port)
-    supposed = RunDirectory(Path(here(), request.runs_dir) / RunDirectory.name_for(cluster.name, datetime.now()))
+    supposed = RunDirectory(
+        Path(working_directory(), request.runs_dir) / RunDirectory.name_for(cluster.name, datetime.now())
+    )
     directory = earlier.directory if earlier else supposed
     names = Names.of(directory.name, earlier.run_id if earlier else "", lambda: UNKNOWN_DIGITS)
     contexts = host_contexts(cluster, directory, names, {}, fix_keras=not request.no_keras_fix)

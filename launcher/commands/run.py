@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from launcher import __version__
-from launcher.caller.here import here
 from launcher.caller.standard_output import write_out
+from launcher.caller.working_directory import working_directory
 from launcher.cluster.plan import is_off
 from launcher.commands import options
 from launcher.errors import EXIT_DONE, UsageError
@@ -115,7 +115,7 @@ def command(**given: Any) -> None:
     given["no_keras_fix"] |= is_off(os.environ.get("LAUNCH_KERAS_FIX"))
     given["keep_tf_config"] |= is_off(os.environ.get("LAUNCH_TF_CONFIG"))
     try:
-        here()
+        working_directory()
     except OSError as error:
         raise UsageError(f"the working directory is not there ({error.strerror}): cd to one that exists") from error
     raise SystemExit(run(options.request(**given)))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.caller.here import here
+from launcher.caller.working_directory import working_directory
 from launcher.cluster.cluster import Host
 from launcher.errors import HostError
 from launcher.hosts.agent_process import AgentProcess
@@ -108,5 +108,5 @@ def access(host: Host, lease: float) -> Access:
 
 def chosen_options(host: Host) -> list[str]:
     """What the cluster file says of the way to a host, as arguments of ssh; the first of two wins."""
-    config = ["-F", str(Path(here(), Path(host.ssh.config).expanduser()))] if host.ssh.config else []
+    config = ["-F", str(Path(working_directory(), Path(host.ssh.config).expanduser()))] if host.ssh.config else []
     return [*config, *host.ssh.options]

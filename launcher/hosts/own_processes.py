@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 from launcher.on_host.agent.processes import (
     KILL_AGAIN,
@@ -61,13 +62,12 @@ def marked(mark: str) -> list[int]:
     """Every living process that bears the mark, whoever is its parent by now."""
     wanted = f"{MARK}={mark}".encode()
     found = []
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - nothing else here needs pathlib
-        if entry.isdigit():
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
             try:
-                with open(f"/proc/{entry}/environ", "rb") as environment:  # noqa: PTH123
-                    bears = wanted in environment.read().split(b"\0")
+                bears = wanted in (entry / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue  # it has ended, or is another user's
             if bears:
-                found.append(int(entry))
+                found.append(int(entry.name))
     return found

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import functools
 import marshal
-import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER
+from pathlib import Path
 
 from launcher.cluster.defaults import CONNECT_TIMEOUT, LEASE
 
 Transport = Callable[[str, str], list[str]]
 
-ON_HOST = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "on_host")  # noqa: PTH100, PTH118, PTH120
+ON_HOST = Path(__file__).resolve().parents[1] / "on_host"
 AGENT = ("agent",)
 """The packages that make up an agent. It begins with `main` of the module `pair` in the last of them."""
 LEFTOVERS = (*AGENT, "leftovers")
@@ -84,11 +84,10 @@ def parcel(packages: Sequence[str]) -> bytes:
     )
     text = dict(code)
     for package in packages:
-        directory = os.path.join(ON_HOST, package)  # noqa: PTH118
-        for entry in sorted(os.listdir(directory)):  # noqa: PTH208 - importing pathlib takes as long as all of this
-            if entry.endswith(".py") and entry != "__init__.py":
-                name = f"launcher.on_host.{package}.{entry[:-3]}"
-                loader = SourceFileLoader(name, os.path.join(directory, entry))  # noqa: PTH118
+        for file in sorted((ON_HOST / package).glob("*.py")):
+            if file.name != "__init__.py":
+                name = f"launcher.on_host.{package}.{file.stem}"
+                loader = SourceFileLoader(name, str(file))
                 module = loader.get_code(name)
                 assert module is not None
                 code[name], text[name] = marshal.dumps(module), loader.get_data(loader.path)

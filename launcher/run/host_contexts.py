@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.caller.here import here
+from launcher.caller.working_directory import working_directory
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.defaults import REMOTE_RUNS_DIR
 from launcher.cluster.plan import HostContext, brings_training
@@ -74,7 +74,7 @@ def run_hosts(cluster: Cluster, contexts: Mapping[str, HostContext]) -> tuple[Ru
 def _local_context(directory: RunDirectory, python: str | None, fix_keras: bool) -> HostContext:
     return HostContext(
         python=local_python(os.environ).path,
-        workdir=here(),
+        workdir=working_directory(),
         cpus=len(os.sched_getaffinity(0)),
         output_dir=str(directory.chief),
         run_dir=str(directory.path),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.caller.here import here
+from launcher.caller.working_directory import working_directory
 from launcher.cluster import placeholders
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.defaults import PROJECTS
@@ -45,7 +45,7 @@ def refuse_missing_programs(cluster: Cluster) -> None:
 
 def _place(host: Host, cluster: Cluster) -> _Place | None:
     if host.is_local:
-        directory = Path(here(), Path(host.workdir or "").expanduser())
+        directory = Path(working_directory(), Path(host.workdir or "").expanduser())
         return _Place(directory, "where the tasks of localhost start") if directory.is_dir() else None
     if cluster.sync is not None and (host.workdir or "").startswith(PROJECTS):
         return _Place(cluster.sync.directory, "the project that `sync` sends")

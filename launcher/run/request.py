@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
-from launcher.caller.here import here
+from launcher.caller.working_directory import working_directory
 from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host
 from launcher.cluster.defaults import RUNS_DIR
 from launcher.cluster.host_list import listed_cluster, local_cluster
@@ -69,10 +69,10 @@ class Request(NamedTuple):
         """For JSON, all that a run can be gone on with by: secrets are redacted."""
         wishes = {key: value for key, value in self._asdict().items() if key not in FOR_ONE_LAUNCH}
         return wishes | {
-            "cluster": self.cluster and str(Path(here(), self.cluster)),
+            "cluster": self.cluster and str(Path(working_directory(), self.cluster)),
             "env": redacted(self.env or {}),
             "command": redacted_words(self.command),
-            "directory": str(Path(here(), self.directory or "")),
+            "directory": str(Path(working_directory(), self.directory or "")),
         }
 
     @classmethod
@@ -138,7 +138,7 @@ def _with_wishes(host: Host, request: Request) -> Host:
 
 def _here(python: str, directory: Path | None, search: str | None) -> str:
     """The `--python` of this machine; a path begins where `launch` was called, wherever the workers start."""
-    path = str(Path(here(), directory or "", Path(python).expanduser())) if "/" in python else python
+    path = str(Path(working_directory(), directory or "", Path(python).expanduser())) if "/" in python else python
     if shutil.which(path, path=search) is None:
         raise UsageError(f"--python {python}: there is no program {path}; name a Python interpreter")
     return path

@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.caller.here import here
 from launcher.caller.own_files import ForeignError, read_own
+from launcher.caller.working_directory import working_directory
 from launcher.cluster.defaults import RUNS_DIR
 from launcher.cluster.spec import Task
 from launcher.errors import LaunchError, UsageError
@@ -42,7 +42,7 @@ class RunDirectory(NamedTuple):
         Raises:
             UsageError: the directory cannot be made there.
         """
-        runs_dir = Path(here(), runs_dir)
+        runs_dir = Path(working_directory(), runs_dir)
         try:
             make_directory(runs_dir)
             run = cls(_new_directory(runs_dir, cls.name_for(name, now)))

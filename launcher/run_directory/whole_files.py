@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from launcher.caller.here import here
+from launcher.caller.working_directory import working_directory
 from launcher.errors import LaunchError
 
 BLOCK = 512
@@ -110,5 +110,5 @@ def relative(path: str | Path) -> str:
     """A path as a person in this directory would write it, on one line."""
     path = Path(path)
     with contextlib.suppress(OSError, ValueError):  # this directory is gone, or the path is not below it
-        return shown(path.relative_to(here()))
+        return shown(path.relative_to(working_directory()))
     return shown(path)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.caller.here import here
+from launcher.caller.working_directory import working_directory
 from launcher.cluster.defaults import LOCALHOST
 from launcher.cluster.file.file_text import Mistakes, shortened
 from launcher.cluster.file.value_structures import Entries
@@ -99,7 +99,7 @@ def check_sync(file: Entries, path: Path, mistakes: Mistakes) -> None:
 
 def project_directory(file: Path, given: str) -> Path:
     """The absolute path that a `sync` of a cluster file means."""
-    return Path(os.path.normpath(Path(here(), file.parent, Path(given).expanduser())))
+    return Path(os.path.normpath(Path(working_directory(), file.parent, Path(given).expanduser())))
 
 
 def _check_names(hosts: Sequence[Entries], mistakes: Mistakes) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.caller.here import here
 from launcher.caller.own_files import ForeignError, read_own
 from launcher.caller.standard_output import write_error
+from launcher.caller.working_directory import working_directory
 from launcher.cluster.cluster import Cluster
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.placeholders import kept
@@ -195,7 +195,7 @@ def _differences(directory: RunDirectory, together: Request, earlier: Request) -
         )
     elif together.cluster and now == before and _copy(directory) and not is_unchanged(together.cluster, directory):
         yield f"{relative(together.cluster)} has changed since, and is used as it is now"
-    if together.directory not in (None, Path(here())):
+    if together.directory not in (None, Path(working_directory())):
         yield f"paths begin at {together.directory}, as before"
 
 

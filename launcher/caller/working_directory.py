@@ -5,24 +5,24 @@ Paths of the command line begin there, and messages show paths as a person in it
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
-_taken: list[str] = []
+_remembered: list[str] = []
 
 
-def take() -> None:
+def remember_working_directory() -> None:
     """Remember it for as long as this process lives.
 
     Raises:
         OSError: it is gone already.
     """
-    _taken[:] = [os.getcwd()]  # noqa: PTH109 - importing pathlib takes longer than all of this
+    _remembered[:] = [str(Path.cwd())]
 
 
-def here() -> str:
-    """Its absolute path: as it was taken, else as it is now.
+def working_directory() -> str:
+    """Its absolute path: as it was remembered, else as it is now.
 
     Raises:
-        OSError: it was not taken, and is gone.
+        OSError: it was not remembered, and is gone.
     """
-    return _taken[0] if _taken else os.getcwd()  # noqa: PTH109
+    return _remembered[0] if _remembered else str(Path.cwd())

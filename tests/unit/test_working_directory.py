@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.caller import here as module
-from launcher.caller.here import here, take
+from launcher.caller import working_directory as module
+from launcher.caller.working_directory import remember_working_directory, working_directory
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.whole_files import relative
 
@@ -15,7 +15,7 @@ from launcher.run_directory.whole_files import relative
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory in which a test is, to be removed."""
-    monkeypatch.setattr(module, "_taken", [])
+    monkeypatch.setattr(module, "_remembered", [])
     path = tmp_path / "place"
     path.mkdir()
     monkeypatch.chdir(path)
@@ -23,10 +23,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_stays_what_it_was_when_it_has_gone(place: Path) -> None:
-    take()
+    remember_working_directory()
     place.rmdir()
 
-    assert here() == str(place)
+    assert working_directory() == str(place)
     assert relative(place / "runs" / "a") == "runs/a"
     assert RunDirectory(place / "runs" / "a").as_argument == "a"
 
@@ -36,4 +36,4 @@ def test_without_it_paths_are_shown_whole(place: Path) -> None:
 
     assert relative(place / "runs" / "a") == f"{place}/runs/a"
     with pytest.raises(OSError, match="No such file"):
-        take()
+        remember_working_directory()
