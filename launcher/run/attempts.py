@@ -16,7 +16,7 @@ from launcher.run.attempt.actions import AttemptResult
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.supervisor import supervise
 from launcher.run.failure.failure import Failure
-from launcher.run.failure.restart_policy import Attempt, GiveUp, RestartPolicy, restarts_used
+from launcher.run.failure.restart_policy import FailedAttempt, GiveUp, decide, restarts_used
 from launcher.run.host_contexts import host_contexts, run_hosts
 from launcher.run.host_files import HostFiles
 from launcher.run.observer import RunObserver
@@ -58,8 +58,7 @@ class Attempts:
             StopRequestedError: the user would not wait.
         """
         limits = self._cluster.restart
-        policy = RestartPolicy(limits.max_restarts, limits.backoff)
-        failed: tuple[Attempt, ...] = ()
+        failed: tuple[FailedAttempt, ...] = ()
         step = newest_step(self._run.directory.chief)
         for number in itertools.count(self._first):
             ended = self._attempt(number, restarts_used(failed))
@@ -70,8 +69,8 @@ class Attempts:
                 return
             self.result = result._replace(failure=None)  # should no further attempt come about
             before, step = step, self.files.newest_step() if limits.max_restarts else None
-            failed = (*failed, Attempt(ended.cause, before, step, ended.lone_restarts))
-            decision = policy.decide(failed)
+            failed = (*failed, FailedAttempt(ended.cause, before, step, ended.lone_restarts))
+            decision = decide(failed, limits)
             if isinstance(decision, GiveUp):
                 self.result = result
                 if limits.max_restarts:

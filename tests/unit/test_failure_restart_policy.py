@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from launcher.cluster.cluster import RestartLimits
 from launcher.cluster.spec import Task
 from launcher.run.failure.failure import Failure, Kind
-from launcher.run.failure.restart_policy import Attempt, GiveUp, Restart, RestartPolicy
+from launcher.run.failure.restart_policy import FailedAttempt, GiveUp, Restart, decide
 
 CRASH = Failure(Kind.CRASHED, "gpu-a", Task("worker", 0), exit_code=1, summary="ValueError: record 7")
 KILL = Failure(Kind.KILLED, "gpu-a", Task("worker", 1), signal=9)
@@ -14,34 +15,34 @@ USAGE = Failure(Kind.BAD_USAGE, "gpu-a", Task("worker", 0), exit_code=2)
 
 
 def test_by_default_nothing_is_restarted() -> None:
-    assert GiveUp("max_restarts is 0") == RestartPolicy().decide((Attempt(KILL),))
+    assert GiveUp("max_restarts is 0") == decide((FailedAttempt(KILL),), RestartLimits())
 
 
 def test_the_wait_doubles_up_to_a_minute() -> None:
-    policy = RestartPolicy(max_restarts=100, backoff=1)
-    attempts = tuple(Attempt(KILL, step, step + 1) for step in range(9))
+    limits = RestartLimits(max_restarts=100, backoff=1)
+    attempts = tuple(FailedAttempt(KILL, step, step + 1) for step in range(9))
 
-    waits = [policy.decide(attempts[: count + 1]) for count in range(9)]
+    waits = [decide(attempts[: count + 1], limits) for count in range(9)]
 
     assert [Restart(wait) for wait in (1, 2, 4, 8, 16, 32, 60, 60, 60)] == waits
 
 
 def test_the_wait_stays_finite_after_very_many_restarts() -> None:
-    attempts = tuple(Attempt(KILL, step, step + 1) for step in range(5000))
+    attempts = tuple(FailedAttempt(KILL, step, step + 1) for step in range(5000))
 
-    assert Restart(60) == RestartPolicy(max_restarts=10_000).decide(attempts)
+    assert Restart(60) == decide(attempts, RestartLimits(max_restarts=10_000))
 
 
 def test_restarts_are_counted() -> None:
-    attempts = (Attempt(KILL, None, 5), Attempt(CRASH, 5, 9), Attempt(KILL, 9, 12))
+    attempts = (FailedAttempt(KILL, None, 5), FailedAttempt(CRASH, 5, 9), FailedAttempt(KILL, 9, 12))
 
-    decisions = [RestartPolicy(max_restarts=2).decide(attempts[: count + 1]) for count in range(3)]
+    decisions = [decide(attempts[: count + 1], RestartLimits(max_restarts=2)) for count in range(3)]
 
     assert [Restart(1), Restart(2), GiveUp("max_restarts is 2")] == decisions
 
 
 def test_bad_usage_is_never_retried() -> None:
-    decision = RestartPolicy(max_restarts=3).decide((Attempt(USAGE),))
+    decision = decide((FailedAttempt(USAGE),), RestartLimits(max_restarts=3))
 
     assert GiveUp("exit code 2 means bad usage, which a restart does not mend") == decision
 
@@ -91,7 +92,7 @@ PASSING = [
 
 @pytest.mark.parametrize(("cause", "reason"), LASTING, ids=[cause.summary or str(cause) for cause, _ in LASTING])
 def test_what_cannot_change_by_itself_is_not_tried_again(cause: Failure, reason: str) -> None:
-    decision = RestartPolicy(max_restarts=3).decide((Attempt(KILL, None, 3), Attempt(cause, 3, 9)))
+    decision = decide((FailedAttempt(KILL, None, 3), FailedAttempt(cause, 3, 9)), RestartLimits(max_restarts=3))
 
     assert isinstance(decision, GiveUp)
     assert reason in decision.reason
@@ -99,38 +100,42 @@ def test_what_cannot_change_by_itself_is_not_tried_again(cause: Failure, reason:
 
 @pytest.mark.parametrize("cause", PASSING, ids=[cause.summary or str(cause) for cause in PASSING])
 def test_what_may_be_otherwise_next_time_is_tried_again(cause: Failure) -> None:
-    assert Restart(1) == RestartPolicy(max_restarts=3).decide((Attempt(cause),))
+    assert Restart(1) == decide((FailedAttempt(cause),), RestartLimits(max_restarts=3))
 
 
 def test_a_cause_that_nobody_knows_is_tried_again() -> None:
-    assert Restart(1) == RestartPolicy(max_restarts=3).decide((Attempt(None),))
+    assert Restart(1) == decide((FailedAttempt(None),), RestartLimits(max_restarts=3))
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, None), (5, 5), (5, None)])
 def test_the_same_failure_twice_without_a_new_checkpoint_ends_the_run(before: int | None, after: int | None) -> None:
-    decision = RestartPolicy(max_restarts=9).decide((Attempt(CRASH, None, before), Attempt(CRASH, before, after)))
+    decision = decide(
+        (FailedAttempt(CRASH, None, before), FailedAttempt(CRASH, before, after)), RestartLimits(max_restarts=9)
+    )
 
     assert GiveUp("the same failure came twice, with no new checkpoint in between") == decision
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 0), (5, 6)])
 def test_the_same_failure_after_progress_is_retried(before: int | None, after: int) -> None:
-    decision = RestartPolicy(max_restarts=9).decide((Attempt(CRASH, None, before), Attempt(CRASH, before, after)))
+    decision = decide(
+        (FailedAttempt(CRASH, None, before), FailedAttempt(CRASH, before, after)), RestartLimits(max_restarts=9)
+    )
 
     assert Restart(2) == decision
 
 
 def test_another_failure_without_progress_is_retried() -> None:
-    assert Restart(2) == RestartPolicy(max_restarts=9).decide((Attempt(CRASH), Attempt(KILL)))
+    assert Restart(2) == decide((FailedAttempt(CRASH), FailedAttempt(KILL)), RestartLimits(max_restarts=9))
 
 
 def test_the_loss_of_another_host_is_another_failure() -> None:
     first, second = (Failure(Kind.HOST_LOST, host, None, summary="no sign of life for 15 s") for host in ("a", "b"))
 
-    assert Restart(2) == RestartPolicy(max_restarts=9).decide((Attempt(first), Attempt(second)))
-    assert isinstance(RestartPolicy(max_restarts=9).decide((Attempt(first), Attempt(first))), GiveUp)
+    assert Restart(2) == decide((FailedAttempt(first), FailedAttempt(second)), RestartLimits(max_restarts=9))
+    assert isinstance(decide((FailedAttempt(first), FailedAttempt(first)), RestartLimits(max_restarts=9)), GiveUp)
 
 
 def test_a_decision_needs_an_attempt() -> None:
     with pytest.raises(ValueError, match="there was none"):
-        RestartPolicy().decide(())
+        decide((), RestartLimits())

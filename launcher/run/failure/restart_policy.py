@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from launcher.cluster.cluster import RestartLimits
 from launcher.run.failure.failure import Failure, Kind
 
 LONGEST_DELAY = 60.0
@@ -44,8 +45,8 @@ class GiveUp(NamedTuple):
     reason: str
 
 
-class Attempt(NamedTuple):
-    """An attempt that failed, and the newest checkpoint step before and after it (None: no checkpoint)."""
+class FailedAttempt(NamedTuple):
+    """The cause, and the newest checkpoint step before and after it (None: no checkpoint)."""
 
     cause: Failure | None
     step_before: int | None = None
@@ -59,44 +60,31 @@ class Attempt(NamedTuple):
         return self.step_after is not None and (self.step_before is None or self.step_after > self.step_before)
 
 
-class RestartPolicy(NamedTuple):
-    """How often, and how soon: the wait doubles with each restart, up to `LONGEST_DELAY`."""
+def decide(attempts: tuple[FailedAttempt, ...], limits: RestartLimits) -> Restart | GiveUp:
+    """Decide after the last of `attempts`, which holds every failed one of the run, oldest first.
 
-    max_restarts: int = 0
-    backoff: float = 1.0
-    """Seconds before the first restart."""
-
-    def decide(self, attempts: tuple[Attempt, ...]) -> Restart | GiveUp:
-        """Decide after the last of `attempts`, which holds every failed one of the run, oldest first.
-
-        Raises:
-            ValueError: there is no attempt.
-        """
-        if not attempts:
-            raise ValueError("a restart is decided after an attempt; there was none")
-        reason = self._reason_against(attempts)
-        if reason is not None:
-            return GiveUp(reason)
-        return Restart(delay_of(len(attempts), self.backoff))
-
-    def _reason_against(self, attempts: tuple[Attempt, ...]) -> str | None:
-        last = attempts[-1]
-        if last.cause is not None and (lasting := lasting_reason(last.cause)):
-            return lasting
-        if restarts_used(attempts) > self.max_restarts:
-            return f"max_restarts is {self.max_restarts}"
-        if len(attempts) > 1 and not last.progressed and _same(attempts[-2].cause, last.cause):
-            return "the same failure came twice, with no new checkpoint in between"
-        return None
+    Raises:
+        ValueError: there is no attempt.
+    """
+    if not attempts:
+        raise ValueError("a restart is decided after an attempt; there was none")
+    last = attempts[-1]
+    if last.cause is not None and (lasting := lasting_reason(last.cause)):
+        return GiveUp(lasting)
+    if restarts_used(attempts) > limits.max_restarts:
+        return GiveUp(f"max_restarts is {limits.max_restarts}")
+    if len(attempts) > 1 and not last.progressed and _same(attempts[-2].cause, last.cause):
+        return GiveUp("the same failure came twice, with no new checkpoint in between")
+    return Restart(delay_of(len(attempts), limits.backoff))
 
 
-def restarts_used(attempts: tuple[Attempt, ...]) -> int:
+def restarts_used(attempts: tuple[FailedAttempt, ...]) -> int:
     """How many restarts there have been once another attempt follows these."""
     return len(attempts) + sum(attempt.lone_restarts for attempt in attempts)
 
 
 def delay_of(restart: int, backoff: float) -> float:
-    """Seconds before a restart: the first is number 1."""
+    """Seconds before a restart, of which the first is number 1: the wait doubles with each."""
     return float(min(backoff * 2 ** min(restart - 1, 30), LONGEST_DELAY))
 
 
