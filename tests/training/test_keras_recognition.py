@@ -22,7 +22,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from launcher.run.failure.failure import Runtime
+from launcher.run.failure.failure import Evidence
 from launcher.run.failure.keras_fix import for_keras_under_several_workers
 
 PARTS = Path(__file__).resolve().parents[2] / "training" / "keras_fix" / "parts.py"
@@ -300,7 +300,7 @@ def test_a_keras_that_cannot_be_served_is_left_alone_and_one_line_names_those_th
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"tf-launch: Keras {version} cannot be mended for MultiWorkerMirroredStrategy (")
     assert line.endswith(SERVED)
-    remedy = for_keras_under_several_workers("unsupported type PerReplica", [], [line], "here", Runtime())
+    remedy = for_keras_under_several_workers(Evidence("unsupported type PerReplica", "here", log=[line]))
     assert remedy is not None
     assert SERVED.partition(":")[0] in remedy
 

@@ -12,7 +12,7 @@ from launcher.hosts.events import Awaited, HostLost, PortShared, Stalled, TaskEx
 from launcher.hosts.shortage import for_shortage
 from launcher.run.failure import remedies
 from launcher.run.failure.excerpt import last_lines, log_lines
-from launcher.run.failure.failure import EVERY_HOST, EndingEvent, Failure, Kind, Runtime, shell_signal
+from launcher.run.failure.failure import EVERY_HOST, EndingEvent, Evidence, Failure, Kind, Runtime, shell_signal
 from launcher.run.failure.misplaced_servers import remedy_for_sharing, sharing
 from launcher.run.failure.traceback_text import Crash, last_crash
 
@@ -28,7 +28,7 @@ def classify(event: EndingEvent, stopped: bool, runtime: Runtime) -> Failure:
         case HostLost(host, reason, remedy):
             return Failure(Kind.HOST_LOST, host, None, stopped=stopped, summary=reason, remedy=remedy)
         case TaskStartFailed(host, task, reason):
-            remedy = remedies.for_text(reason, host, runtime)
+            remedy = remedies.for_failed_program(Evidence(reason, host, runtime))
             return Failure(Kind.NOT_STARTED, host, task, stopped=stopped, summary=reason, remedy=remedy)
         case TimedOut():
             return _timed_out(*event)
@@ -120,7 +120,7 @@ def _crashed(plain: Failure, crash: Crash, lines: Sequence[str], runtime: Runtim
         excerpt=crash.excerpt,
         remedy=remedies.for_two_of(twice)
         if twice
-        else remedies.for_text(told.text, plain.host, runtime, told.calls, lines),
+        else remedies.for_failed_program(Evidence(told.text, plain.host, runtime, told.calls, lines)),
         accused=collateral.accused(first.text) if kind is Kind.COLLATERAL else None,
     )
 

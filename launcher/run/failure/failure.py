@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import signal as signals
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from launcher.cluster.spec import Task
@@ -27,6 +28,19 @@ class Runtime(NamedTuple):
 
 
 UNKNOWN_RUNTIME = Runtime()
+
+
+class Evidence(NamedTuple):
+    """What a remedy is chosen by."""
+
+    text: str
+    """An exception with all that it says, or a program's last lines."""
+    host: str
+    runtime: Runtime = UNKNOWN_RUNTIME
+    calls: Sequence[str] = ()
+    """The lines of the traceback above the exception."""
+    log: Sequence[str] = ()
+    """All lines of the log that are known."""
 
 
 class LastStep(NamedTuple):

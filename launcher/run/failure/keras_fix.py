@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from launcher.run.failure.failure import Runtime
+from launcher.run.failure.failure import Evidence
 
 _REFUSED = re.compile(
     r"tf-launch: (?P<keras>Keras [\w.+-]+) cannot be mended for MultiWorkerMirroredStrategy \(.{0,300}?\): "
@@ -21,30 +21,20 @@ _WITHOUT_THE_FIX = re.compile(r"unsupported type <?[^\n]{0,500}PerReplica|Invali
 _LATE_STRATEGY = "create the strategy before the model"
 
 
-def for_keras_under_several_workers(
-    text: str, calls: Sequence[str], log: Sequence[str], host: str, runtime: Runtime
-) -> str | None:
-    """The remedy for a failure that has to do with several workers; None: it has not, or none is sure.
-
-    Args:
-        text: the exception with all that it says.
-        calls: the lines of the traceback above it.
-        log: the lines of the whole log.
-        host: where it ran.
-        runtime: with what it was started.
-    """
-    refused = _first(_REFUSED, log)
-    if refused is not None and _OF_SEVERAL_WORKERS.search("\n".join([text, *calls])):
-        pip = f"{runtime.python} -m pip" if runtime.python else "pip"
+def for_keras_under_several_workers(seen: Evidence) -> str | None:
+    """The remedy for a failure that has to do with several workers; None: it has not, or none is sure."""
+    refused = _first(_REFUSED, seen.log)
+    if refused is not None and _OF_SEVERAL_WORKERS.search("\n".join([seen.text, *seen.calls])):
+        pip = f"{seen.runtime.python} -m pip" if seen.runtime.python else "pip"
         install = f"{pip} install '{refused['requirement']}'"
-        return f"{refused['keras']} fails so under several workers: {refused['use']} on {host} ({install})"
-    if not _WITHOUT_THE_FIX.search(text):
+        return f"{refused['keras']} fails so under several workers: {refused['use']} on {seen.host} ({install})"
+    if not _WITHOUT_THE_FIX.search(seen.text):
         return None
-    if not runtime.has_keras_fix:
+    if not seen.runtime.has_keras_fix:
         return "Keras 3 fails so under several workers: leave --no-keras-fix, or LAUNCH_KERAS_FIX=0, out"
-    if _first(_NOT_THERE, log):
+    if _first(_NOT_THERE, seen.log):
         return "Keras 3 fails so under several workers; its log says why it has no Keras fix"
-    if _first(_AT_WORK, log):
+    if _first(_AT_WORK, seen.log):
         return _LATE_STRATEGY
     return f"{_LATE_STRATEGY}; if Python was started with -I, -E or -S, leave that out: it keeps the Keras fix out"
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from launcher.cluster.defaults import LOCALHOST
+from launcher.run.failure.failure import Evidence
 
 _SCRIPT = re.compile(r"can't open file '[^'\n]*': \[Errno 2\]")
 """Python's own words about the script that it is to run."""
@@ -29,20 +30,15 @@ _NEAREST = 6
 """Lines of a traceback above its exception, which quote the call that failed."""
 
 
-def for_missing_file(text: str, calls: Sequence[str], host: str) -> str | None:
-    """The remedy for a file that is not there; None: none is sure.
-
-    Args:
-        text: what the program said of its end.
-        calls: the lines of the traceback above that.
-        host: where it ran.
-    """
+def for_missing_file(seen: Evidence) -> str | None:
+    """The remedy for a file that is not there; None: none is sure."""
+    text, host = seen.text, seen.host
     if _SCRIPT.search(text):
         return _where_the_script_lies(host)
     found = next(filter(None, (pattern.search(text) for pattern in _PATHS)), None)
     if found is None:
         return None
-    wanted_to = _purpose(text, calls)
+    wanted_to = _purpose(text, seen.calls)
     path = found["path"]
     directory = posixpath.dirname(path.rstrip("/"))
     if wanted_to == "write" and directory:

@@ -10,7 +10,7 @@ from launcher.caller.called_as import launch_command
 from launcher.cluster.defaults import LOCALHOST
 from launcher.cluster.spec import Task
 from launcher.hosts.shortage import for_shortage
-from launcher.run.failure.failure import Runtime
+from launcher.run.failure.failure import Evidence, Runtime
 from launcher.run.failure.keras2 import REMEDIES as KERAS_2
 from launcher.run.failure.keras_fix import for_keras_under_several_workers
 from launcher.run.failure.missing_file import for_missing_file
@@ -117,32 +117,24 @@ _BY_EXIT_CODE = {
 """What the program must have said, too: any program may exit with any code."""
 
 
-def for_text(text: str, host: str, runtime: Runtime, calls: Sequence[str] = (), log: Sequence[str] = ()) -> str | None:
-    """The remedy for what a failed program said.
-
-    Args:
-        text: its exception with all that it says, or its last lines.
-        host: where it ran.
-        runtime: with what it was started.
-        calls: the lines of the traceback above the exception.
-        log: the lines of its log.
-    """
-    sure = for_shortage(text, calls, host) or for_keras_under_several_workers(text, calls, log, host, runtime)
+def for_failed_program(seen: Evidence) -> str | None:
+    """The remedy for what a program said of its failure."""
+    sure = for_shortage(seen.text, seen.calls, seen.host) or for_keras_under_several_workers(seen)
     if sure:
         return sure
     known: tuple[tuple[str, str], ...] = (
-        *(_BEHIND_SSH if host != LOCALHOST else ()),
-        *(_INSIDE_KERAS if any(_KERAS_3 in call for call in calls) else ()),
+        *(_BEHIND_SSH if seen.host != LOCALHOST else ()),
+        *(_INSIDE_KERAS if any(_KERAS_3 in call for call in seen.calls) else ()),
         *_BY_TEXT,
         *KERAS_2,
     )
     for pattern, remedy in known:
-        if found := re.search(pattern, text, re.MULTILINE):
-            python = runtime.python or "the Python that runs the program"
-            words = {"host": host, "python": python, "launch": launch_command()}
+        if found := re.search(pattern, seen.text, re.MULTILINE):
+            python = seen.runtime.python or "the Python that runs the program"
+            words = {"host": seen.host, "python": python, "launch": launch_command()}
             # What was captured is the program's own word: inside a command it must stay one word.
             return remedy.format_map(words | {key: shlex.quote(word) for key, word in found.groupdict().items()})
-    return for_missing_file(text, calls, host)
+    return for_missing_file(seen)
 
 
 def for_last_words(lines: Sequence[str], exit_code: int | None, host: str, runtime: Runtime) -> str | None:
@@ -153,7 +145,7 @@ def for_last_words(lines: Sequence[str], exit_code: int | None, host: str, runti
         return short
     if remedy is not None and re.search(said, text, re.MULTILINE):
         return remedy.format(host=host)
-    return for_text("\n".join(lines[-LAST_WORDS:]), host, runtime)
+    return for_failed_program(Evidence("\n".join(lines[-LAST_WORDS:]), host, runtime))
 
 
 def for_two_of(task: Task) -> str:
