@@ -126,8 +126,9 @@ def _reach_table(examination: Examination) -> Table:
     table = _table("from \\ to", *names)
     for dialler in names:
         words = dict.fromkeys(names, "-") | {dial.host: "ok" for dial in examination.dialled if dial.dialler == dialler}
-        for name in names:
-            words |= {name: why for dial, why in reversed(failed[name].items()) if dial.dialler == dialler}
+        for dial, why in (each for name in names for each in reversed(failed[name].items())):
+            if dial.dialler == dialler:
+                words[dial.host] = why
         table.add_row(dialler, *(_plain(words[name][:LONGEST_REASON]) for name in names))
     return table
 
