@@ -22,16 +22,22 @@ from launcher.on_host.agent.messages import (
     ProjectWaits,
     SettleProject,
 )
+from launcher.on_host.agent.window import MOST
 from launcher.sync.complaints import failed, in_the_way, left_there, no_room, not_received, waiting
 from launcher.sync.project import Project
 from launcher.sync.rsync import Rsync
-from launcher.transfer.outgoing import PIECE, Outgoing
+from launcher.transfer.outgoing import FRAME_COST, PIECE, Outgoing
 from launcher.transfer.under_way import UnderWay
 from launcher.wording import amount
 
 WORTH_RSYNC = 8 << 20
 """Bytes from which rsync is used: it needs a connection of its own, in whose time this much is sent without it."""
 
+
+MOST_UNHEARD = 2 * MOST // FRAME_COST
+"""Answers that wait while nobody listens, as when rsync runs. An agent of ours has one for each frame on its way."""
+MOST_SAID = 100
+"""Answers to all else: there are half a dozen questions."""
 
 Kind = TypeVar("Kind", bound=Event)
 
@@ -68,12 +74,22 @@ class Exchange:
         self._ask = ask
         self._say = say
         self._rsync = rsync
-        self._heard: SimpleQueue[Event | None] = SimpleQueue()
+        self._heard: SimpleQueue[Event | HostError | None] = SimpleQueue()
+        self._said = 0
+        self._is_deaf = False
+        """Too much was said: what may come is no longer heard."""
         self._sent = 0
 
     # ---- for other threads
     def hear(self, answer: Event) -> None:
-        self._heard.put(answer)
+        """Pass on what the agent answers; always by the same thread."""
+        self._said += not isinstance(answer, ProjectPieceBrought)
+        if self._heard.qsize() > MOST_UNHEARD or self._said > MOST_SAID:
+            if not self._is_deaf:
+                self._heard.put(HostError(f"{self._host}: it sends more than was asked of it"))
+            self._is_deaf = True
+        else:
+            self._heard.put(answer)
 
     def stop(self) -> None:
         self._heard.put(None)
@@ -176,6 +192,8 @@ class Exchange:
 
     def _answer(self, kind: type[Kind]) -> Kind:
         while (answer := self._heard.get()) is not None:
+            if isinstance(answer, HostError):
+                raise answer
             if isinstance(answer, ProjectFailed):
                 raise HostError(failed(self._host, self._top, answer.path, answer.code, answer.reason))
             if isinstance(answer, ProjectWaits):

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from launcher.errors import HostError
 from launcher.hosts.agent_process import COMPLAINT_SIZE
+from launcher.on_host.agent.messages import Event, ProjectPieceBrought, ProjectSettled
 from launcher.sync import rsync
 from launcher.sync.complaints import failed, no_room
-from launcher.sync.project import ProjectFile
+from launcher.sync.exchange import MOST_UNHEARD, Exchange
+from launcher.sync.project import Project, ProjectFile
 from launcher.sync.rsync import Rsync, rsh, rsync_argv
 
 
@@ -65,6 +68,16 @@ def test_rsync_ends_whatever_its_ssh_does(
     )
 
     assert reason in reason_given
+
+
+@pytest.mark.parametrize("answer", [ProjectPieceBrought(), ProjectSettled([0] * 1000)])
+def test_a_host_that_answers_more_than_it_was_asked_fills_no_memory(tmp_path: Path, answer: Event) -> None:
+    exchange = Exchange("gpu", "/there", Project(tmp_path, ()), lambda _: None, lambda _: None, None)
+    for _ in range(MOST_UNHEARD + 10):
+        exchange.hear(answer)
+
+    with pytest.raises(HostError, match="gpu: it sends more than was asked of it"):
+        exchange.bring()
 
 
 def test_an_ipv6_address_stands_in_brackets() -> None:
