@@ -214,6 +214,18 @@ def test_the_environment_is_not_in_a_files_repr(tmp_path: Path) -> None:
     assert "hunter2" not in repr(read_cluster_file(path))
 
 
+def test_what_was_read_stays_whatever_becomes_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("hosts:\n- host: a\n- host: b\n  env: {PASSWORD: hunter2}\n")
+    source = read_cluster_file(path).source
+    path.write_text("hosts: [")
+
+    assert source is not None
+    assert source.redacted() == "hosts:\n- host: a\n- host: b\n  env: {PASSWORD: <redacted>}\n"
+    assert source.places.of(["a", "b"], "env") == [f"{path}:2", f"{path}:4"]
+    assert source.places.of(["c"], "env") == []
+
+
 def test_a_run_is_not_named_by_a_secret(read: Read) -> None:
     assert read("name: nightly token=hunter2\nhosts: [{host: a}]").name == "nightly token=<redacted>"
 

@@ -26,12 +26,10 @@ class Placed(Protocol):
     """Something that stands at a place in the file; lines and columns count from 1."""
 
     @property
-    def line(self) -> int:
-        """Its line."""
+    def line(self) -> int: ...
 
     @property
-    def column(self) -> int:
-        """Its first character in the line."""
+    def column(self) -> int: ...
 
 
 class Mistakes:

@@ -56,8 +56,6 @@ class Scalar(NamedTuple):
 
 
 class YamlList(NamedTuple):
-    """A sequence."""
-
     line: int
     column: int
     items: tuple[Node, ...]
