@@ -147,14 +147,14 @@ def test_of_two_runs_of_one_name_only_the_one_that_is_meant_is_stopped(
     leftovers: Leftovers, launch: Callable[..., Launch], tmp_path: Path
 ) -> None:
     """As two have it that begin within the same second in different directories."""
-    first = launch("--workers", "1", "--", "sh", "-c", '[ "$LAUNCH_ATTEMPT" != 0 ] || exit 1; echo goes on; sleep 600')
+    once = '[ "$LAUNCH_ATTEMPT" != 0 ] || exit 1; echo "$LAUNCH_RUN_ID"; sleep 600'
+    first = launch("--workers", "1", "--", "sh", "-c", once)
     assert first.wait() == 1
     copy = shutil.copytree(first.run_directory, tmp_path / "elsewhere" / first.run_directory.name)
     resumed = [launch("--resume", each) for each in (first.run_directory, copy)]
-    for run in (first.run_directory, copy):
-        log = run / "attempt-1" / "worker-0.log"
-        await_true(lambda log=log: log.exists() and log.read_text() == "goes on\n", f"the worker of {run}")  # type: ignore[misc]
-    own, other = (json.loads((each / "run.json").read_text())["run_id"] for each in (first.run_directory, copy))
+    logs = [run / "attempt-1" / "worker-0.log" for run in (first.run_directory, copy)]
+    await_true(lambda: all(log.exists() and log.read_text().endswith("\n") for log in logs), "both workers")
+    own, other = (log.read_text().strip() for log in logs)
 
     refused = leftovers("--stop", first.run_directory.name, "--yes")
     stopped = leftovers("--stop", own, "--yes", "--grace", "100")
