@@ -20,19 +20,20 @@ own, so that no step waits for a disk or a device. No collective is added, and n
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import os
 import sys
 import time
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .input_clock import InputClock
 from .log import say
 from .progress_file import ProgressFile
 from .recognising import keras_on_tensorflow
 from .untyped import CallbackList, Function, Model
+
+if TYPE_CHECKING:
+    from .input_clock import InputClock
 
 MARK = "_reports_progress"
 Logs = Any
@@ -52,8 +53,9 @@ def enable() -> bool:
     callback_list = keras.callbacks.CallbackList
     if not hasattr(callback_list, MARK):
         try:
-            reporter = Reporter(path, InputClock(importlib.import_module("tensorflow")))
-            methods = heard_by(reporter, callback_list)
+            from .input_clock import InputClock  # it imports TensorFlow, which Keras on another backend does without
+
+            methods = heard_by(Reporter(path, InputClock()), callback_list)
         except (AttributeError, TypeError, ImportError) as error:
             say(f"Keras {keras.__version__} is not recognised ({error}): no reports of progress")
             return False
@@ -191,7 +193,7 @@ class FitProgress:
         self._since = now
 
     def end_epoch(self) -> None:
-        """Where nobody knew how long the epoch would be, the optimizer knows now what its last execution was."""
+        """Where the length of the epoch was unknown, the optimizer tells how many steps the last execution made."""
         self._clock.ignore()  # an execution that found no batch has begun and not ended
         counted = iterations_of(self._model)
         if counted is None or self._counted_from is None:
@@ -204,7 +206,7 @@ class FitProgress:
         return {"step": self._step, "epoch": self._epoch}
 
     def pace(self) -> dict[str, float]:
-        """Since this was asked for the last time."""
+        """Of the steps since the last call."""
         return self._paced.taken(self._clock.seconds(self._model))
 
 
@@ -234,7 +236,7 @@ class Pace:
 
 
 def iterations_of(model: Model) -> int | None:
-    """The steps that the optimizer has been asked for; None: there is no optimizer."""
+    """How many steps the optimizer was called for; None: there is no optimizer."""
     optimizer = getattr(model, "optimizer", None)
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     iterations = getattr(optimizer, "iterations", None)

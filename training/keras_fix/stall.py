@@ -62,7 +62,7 @@ def enable() -> str | None:
 
 
 def replace_dataset_of(trainer: ModuleType) -> str | None:
-    """Replace the function that settles over which dataset Keras iterates; its name, None: there is none."""
+    """Replace the function that decides over which dataset Keras iterates; its name, None: it is not recognised."""
     epochs = getattr(trainer, "TFEpochIterator", None)
     for name, (sign, replacement) in REPLACED.items():
         original = getattr(epochs, name, None)
@@ -74,10 +74,10 @@ def replace_dataset_of(trainer: ModuleType) -> str | None:
 
 
 class Undertaker:
-    """A thread that has dropped what it is given, each by a thread that waits for nothing else.
+    """Has each iterator dropped by a thread of its own.
 
-    One thread for all would not do: an iterator that waits for its turn goes on living, and the longer it has lived,
-    the longer it takes to be dropped.
+    One thread for all would not do: an iterator that waits for its turn lives on, and the longer it has lived, the
+    longer it takes to be dropped.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Undertaker:
             thread.start()
 
     def _end(self) -> None:
-        """The interpreter ends."""
+        """Called when the interpreter ends."""
         hand_over(self._awaited)
         self._given.put(None)
         self._thread.join()
@@ -125,8 +125,8 @@ class Undertaker:
 def left_asleep(threads: list[threading.Thread]) -> bool:
     """Let the process end without these threads; False: not here, they must be waited for.
 
-    They wait inside TensorFlow. What they come back to must not be gone by then: so they never come back, and the
-    context of TensorFlow in which they are is not destroyed.
+    They wait inside TensorFlow. The interpreter to which they would return is gone by then: so they never return, and
+    the context of TensorFlow in which they wait is not destroyed.
     """
     if sys.platform != "linux":
         return False
@@ -142,7 +142,7 @@ def left_asleep(threads: list[threading.Thread]) -> bool:
 
 
 class Legacy:
-    """Hands the resources of an iterator over when it is dropped."""
+    """Hands the resources of an iterator to the undertaker when the iterator is dropped."""
 
     def __init__(self, iterator: Any, resources: Resources, heir: queue.SimpleQueue[Resources | None]) -> None:
         self.iterator = weakref.ref(iterator)
@@ -154,9 +154,9 @@ class Legacy:
 
 
 def hand_over(legacies: Iterable[Legacy]) -> None:
-    """Have these handed over although their iterators are not dropped; nobody may use those any more.
+    """Have the resources of living iterators handed over, too: from now on nobody may use these iterators.
 
-    An epoch that is left before its end refers to itself, and the traceback of an error to its epoch.
+    An epoch that was left before its end refers to itself, and the traceback of an error refers to its epoch.
     """
     for legacy in tuple(legacies):
         iterator = legacy.iterator()
