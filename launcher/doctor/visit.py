@@ -47,12 +47,12 @@ class VisitedHost:
         self.dials: list[Dial] = []
         self.dialled: Mapping[str, str] | None = None
         self.probes: dict[str, Probe] = {}
-        self._has_reserved = False
 
     @property
     def is_ready(self) -> bool:
         """It has told of itself, and whether it has ports."""
-        return self.found.facts is not None and self._has_reserved
+        has_ports = self.found.ports or self.found.no_ports or not self.found.host.tasks
+        return self.found.facts is not None and bool(has_ports)
 
     @property
     def has_answered(self) -> bool:
@@ -90,9 +90,9 @@ class VisitedHost:
             case events.HostReady(_, told):
                 self.found = replace(self.found, facts=HostFacts.of(told, time.time()))
             case events.PortsReserved(_, ports):
-                self.found, self._has_reserved = replace(self.found, ports=ports), True
+                self.found = replace(self.found, ports=ports)
             case events.ReservationFailed(_, reason):
-                self.found, self._has_reserved = replace(self.found, no_ports=reason), True
+                self.found = replace(self.found, no_ports=reason)
             case events.Dialled(_, results):
                 self.dialled = results
             case events.HostLost(_, reason, remedy):
