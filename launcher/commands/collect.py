@@ -26,7 +26,8 @@ from launcher.gathering.report import brought_line
 from launcher.hosts import events
 from launcher.hosts.access import chosen_options
 from launcher.hosts.all_hosts import Hosts
-from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts.attending import attend
+from launcher.hosts.one_host import Inbox
 from launcher.hosts.signals import signals_into
 from launcher.run.request import Request, requested_cluster
 from launcher.run.resuming.resumption import is_unchanged
@@ -124,9 +125,8 @@ def collect(directory: RunDirectory, state: RunState, *, is_running: bool = Fals
 
 def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox, console: Console) -> int:
     """Stay with the hosts until all is over; return 0, or the exit code of the signal that ended it before."""
-    while not gathering.is_over:
-        hosts.beat()
-        match receive(inbox, LEASE / BEATS_PER_LEASE):
+    for each in attend(hosts, inbox, lambda: gathering.is_over):
+        match each:
             case (events.Answer() | events.HostLost()) as event:
                 gathering.hear(event)
             case (events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain()) as event:

@@ -24,7 +24,8 @@ from launcher.doctor.findings import Severity
 from launcher.doctor.report import as_record, as_text
 from launcher.doctor.visit import Visit
 from launcher.errors import EXIT_DONE, EXIT_HOST
-from launcher.hosts.all_hosts import Hosts, StopRequestedError
+from launcher.hosts.all_hosts import Hosts
+from launcher.hosts.attending import StopRequestedError
 from launcher.hosts.one_host import Inbox
 from launcher.hosts.own_processes import end_what_is_left
 from launcher.hosts.signals import signals_into

@@ -18,8 +18,9 @@ from launcher.cluster.file.reading import read_cluster_file
 from launcher.commands import options
 from launcher.errors import EXIT_DONE, EXIT_HOST, UsageError
 from launcher.hosts import events
-from launcher.hosts.all_hosts import Hosts, StopRequestedError
-from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts.all_hosts import Hosts
+from launcher.hosts.attending import StopRequestedError, attend_until, never
+from launcher.hosts.one_host import Inbox
 from launcher.hosts.signals import signals_into
 from launcher.hosts.transport import LEFTOVERS
 from launcher.on_host.agent.messages import Command, Event
@@ -152,11 +153,10 @@ class Asking:
         self._awaited = commands.keys() - self._losses.keys()
         for name in self._awaited:
             self._hosts.send(name, commands[name])
-        while self._awaited:
-            self._hosts.beat()
-            self._observe(receive(self._inbox, LEASE / BEATS_PER_LEASE))
+        for _ in attend_until(self._hosts, self._inbox, lambda: not self._awaited, never, self._observe):
+            pass
 
-    def _observe(self, event: events.Event | None) -> None:
+    def _observe(self, event: events.Event) -> None:
         match event:
             case events.Answer(host, message):
                 self._answers[host] = message
@@ -166,8 +166,6 @@ class Asking:
                 self._awaited.discard(host)
             case events.HostAwaited() | events.HostSilent() | events.HostAnswersAgain():
                 write_error(f"leftovers: {event.line}")
-            case events.Interrupted(number):
-                raise StopRequestedError(number)
 
     def why_not(self, host: str) -> str:
         """Why there is no such answer."""

@@ -15,9 +15,10 @@ from launcher.cluster.plan import TaskPlan
 from launcher.doctor.examination import Answers, Dial, HostExamination, Speed
 from launcher.doctor.probing import Parts, Probe
 from launcher.hosts import events
-from launcher.hosts.all_hosts import DIAL_SECONDS, LOOK_UP_SECONDS, Hosts, StopRequestedError
+from launcher.hosts.all_hosts import DIAL_SECONDS, LOOK_UP_SECONDS, Hosts
+from launcher.hosts.attending import attend_until
 from launcher.hosts.facts import HostFacts
-from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts.one_host import Inbox
 from launcher.hosts.ssh_complaint import Complaint
 from launcher.on_host.agent.framing import UnreadableError
 from launcher.on_host.agent.messages import (
@@ -127,7 +128,6 @@ class Visit:
         """Let each host hold ports for its tasks."""
         self._agents = hosts
         self._inbox = inbox
-        self._interval = cluster.timeouts.lease / BEATS_PER_LEASE
         self._word = os.urandom(16).hex()
         self.hosts = {host.name: VisitedHost(host, partial(hosts.send, host.name)) for host in cluster.hosts}
         for host in cluster.hosts:
@@ -190,16 +190,16 @@ class Visit:
 
     def _await(self, done: Callable[[VisitedHost], bool], seconds: float) -> None:
         until = time.monotonic() + seconds
-        while not all(each.found.complaint or done(each) for each in self.hosts.values()):
-            left = until - time.monotonic()
-            if left <= 0:
-                return
-            self._agents.beat()
-            event = receive(self._inbox, min(left, self._interval))
-            if isinstance(event, events.Interrupted):
-                raise StopRequestedError(event.signal)
-            if event is not None and not isinstance(event, events.GatheringEnded | events.Stalled):
-                try:
-                    self.hosts[event.host].hear(event)
-                except UnreadableError as error:
-                    self._agents.give_up(event.host, f"it sent something unreadable: {error}")
+
+        def over() -> bool:
+            return all(each.found.complaint or done(each) for each in self.hosts.values())
+
+        for _ in attend_until(self._agents, self._inbox, over, lambda: until, self._hear):
+            pass
+
+    def _hear(self, event: events.Event) -> None:
+        if not isinstance(event, events.GatheringEnded | events.Stalled | events.Interrupted):
+            try:
+                self.hosts[event.host].hear(event)
+            except UnreadableError as error:
+                self._agents.give_up(event.host, f"it sent something unreadable: {error}")

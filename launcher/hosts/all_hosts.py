@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -18,6 +19,7 @@ from launcher.cluster.spec import ClusterSpec, Task, dialled_at, is_loopback
 from launcher.errors import HostError
 from launcher.hosts import events
 from launcher.hosts.access import access, allow_open_files
+from launcher.hosts.attending import Observer, attend_until, raise_if_interrupted
 from launcher.hosts.facts import VARIABLES, HostFacts, same_machines
 from launcher.hosts.heartbeat import Heartbeat
 from launcher.hosts.one_host import HostConnection, Inbox, receive, start
@@ -43,16 +45,6 @@ DIAL_SECONDS = 3.0
 """How long hosts try to reach each other's ports. A lost packet is sent again after one second."""
 LOOK_UP_SECONDS = 11
 """How long names are looked up before. A resolver asks its next server after five seconds."""
-
-Observer = Callable[[events.Event], None]
-
-
-class StopRequestedError(Exception):
-    """The user asked the launcher to end while it was still talking to the hosts."""
-
-    def __init__(self, signal: int) -> None:
-        super().__init__(signal)
-        self.signal = signal
 
 
 class Hosts:
@@ -156,9 +148,8 @@ class Hosts:
         """
         while (event := receive(self._inbox, 0)) is not None:
             observe(event)
-            if isinstance(event, events.Interrupted):
-                raise StopRequestedError(event.signal)
-        self._answers.failures.clear()
+            raise_if_interrupted(event)
+        self._answers.forget_failures()
         for host in self._hosts:
             former = self._connections[host.name]
             if former.lost:
@@ -191,22 +182,16 @@ class Hosts:
 
     def _await(self, missing: Callable[[], list[str]], until: float, observe: Observer) -> None:
         """Return once no host is `missing`, unless one has failed."""
-        failing_until = until
-        while missing() and time.monotonic() < failing_until:
-            self.beat()
-            event = receive(self._inbox, min(failing_until - time.monotonic(), self._heartbeat.interval))
-            if event is None:
-                continue
-            observe(event)
-            if isinstance(event, events.Interrupted):
-                raise StopRequestedError(event.signal)
-            self._answers.take(event)
-            if self._answers.failures:
-                failing_until = min(failing_until, time.monotonic() + SETTLE)
-                if self._answers.failures.keys() >= set(missing()):
-                    break
-        if self._answers.failures:
-            failures, self._answers.failures = self._answers.failures, {}
+        answers = self._answers
+
+        def over() -> bool:
+            return answers.failures.keys() >= set(missing())
+
+        for event in attend_until(self, self._inbox, over, lambda: min(until, answers.give_up_at), observe):
+            answers.add(event)
+        if answers.failures:
+            failures = answers.failures.copy()
+            answers.forget_failures()
             raise HostError("\n".join([*failures.values(), *self._where_to_look()]))
         if silent := ", ".join(missing()):
             raise HostError("\n".join([f"{silent}: no answer in time (timeouts.start)", *self._where_to_look()]))
@@ -244,6 +229,11 @@ class Hosts:
         """Renew every agent's lease when it is time, and give up on those that have been silent for as long."""
         self._heartbeat.keep(self._connections.values())
 
+    @property
+    def beat_interval(self) -> float:
+        """Seconds between two beats."""
+        return self._heartbeat.interval
+
     def is_lost(self, host: str) -> bool:
         """Its agent has gone, and has not been renewed."""
         return self._connections[host].lost
@@ -265,8 +255,10 @@ class _Answers:
         self.ports: dict[str, Mapping[Task, int]] = {}
         self.dialled: dict[str, Mapping[str, str]] = {}
         self.failures: dict[str, str] = {}
+        self.give_up_at = math.inf
+        """Once a host has failed, others get a moment to fail as well."""
 
-    def take(self, event: events.Event) -> None:
+    def add(self, event: events.Event) -> None:
         match event:
             case events.PortsReserved(host, ports):
                 self.ports[host] = ports
@@ -274,11 +266,18 @@ class _Answers:
                 self.dialled[host] = results
             case events.ReservationFailed(host, reason):
                 remedy = for_shortage(reason, (), host) or "change `ports`"
-                self.failures[host] = f"{host}: no ports for its workers: {reason}; {remedy}"
+                self._fail(host, f"{host}: no ports for its workers: {reason}; {remedy}")
             case events.PutFailed(host, reason):
-                self.failures[host] = f"{host}: {reason}"
+                self._fail(host, f"{host}: {reason}")
             case events.HostLost(host):
-                self.failures[host] = event.complaint
+                self._fail(host, event.complaint)
+
+    def _fail(self, host: str, why: str) -> None:
+        self.failures[host] = why
+        self.give_up_at = min(self.give_up_at, time.monotonic() + SETTLE)
+
+    def forget_failures(self) -> None:
+        self.failures, self.give_up_at = {}, math.inf
 
     def forget(self, host: str) -> None:
         for answers in (self.facts, self.ports, self.dialled, self.failures):

@@ -10,8 +10,9 @@ from launcher.cluster.plan import AttemptPlan, plan_attempt, thread_warnings
 from launcher.cluster.spec import ClusterSpec
 from launcher.errors import EXIT_DONE, EXIT_WORKERS_FAILED, HostError
 from launcher.hosts import events
-from launcher.hosts.all_hosts import Hosts, StopRequestedError
-from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts.all_hosts import Hosts
+from launcher.hosts.attending import attend_until
+from launcher.hosts.one_host import Inbox
 from launcher.run.attempt.actions import AttemptResult
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.supervisor import supervise
@@ -182,15 +183,7 @@ class Attempts:
             StopRequestedError: the user would not wait.
         """
         until = time.monotonic() + seconds
-        while not over() and (left := until - time.monotonic()) > 0:
-            self._hosts.beat()
-            event = receive(self._inbox, min(left, self._cluster.timeouts.lease / BEATS_PER_LEASE))
-            if event is None:
-                continue
-            self._observe(event)
-            if isinstance(event, events.Interrupted):
-                raise StopRequestedError(event.signal)
-            yield event
+        return attend_until(self._hosts, self._inbox, over, lambda: until, self._observe)
 
     def _observe(self, event: events.Event) -> None:
         self._hosts.see(event)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from launcher.caller.called_as import launch_command
 from launcher.errors import EXIT_HOST
 from launcher.hosts import events
-from launcher.hosts.all_hosts import Hosts, StopRequestedError
+from launcher.hosts.all_hosts import Hosts
+from launcher.hosts.attending import StopRequestedError
 from launcher.hosts.one_host import Inbox
 from launcher.run.run import Run
 from launcher.run_directory.chief_files import newest_step

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from launcher.cluster.cluster import Cluster
 from launcher.cluster.plan import brings_training
 from launcher.errors import EXIT_HOST, EXIT_WORKERS_FAILED, LaunchError
-from launcher.hosts.all_hosts import Hosts, StopRequestedError
+from launcher.hosts.all_hosts import Hosts
+from launcher.hosts.attending import StopRequestedError
 from launcher.hosts.one_host import Inbox
 from launcher.run.attempts import Attempts
 from launcher.run.host_contexts import Names, remote_run_dir, support_files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -12,8 +13,9 @@ from typing import NamedTuple
 from launcher.cluster.cluster import Cluster, Host
 from launcher.errors import HostError, LaunchError, UsageError
 from launcher.hosts import events
-from launcher.hosts.all_hosts import SETTLE, Hosts, Observer, StopRequestedError
-from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts.all_hosts import SETTLE, Hosts
+from launcher.hosts.attending import Observer, attend_until
+from launcher.hosts.one_host import Inbox
 from launcher.sync.exchange import Exchange, StoppedError
 from launcher.sync.project import Project, read_project
 from launcher.sync.rsync import Rsync, rsync_on_this_machine
@@ -36,11 +38,12 @@ class ProjectSync:
         self._hosts = hosts
         self._inbox = inbox
         self._say = say
-        self._look = cluster.timeouts.lease / BEATS_PER_LEASE
         self._project: Project | None = None
         self._exchanges: dict[str, Exchange] = {}
         self._under_way: set[str] = set()
         self._failures: dict[str, str] = {}
+        self._give_up_at = math.inf
+        """Once a host has failed, others get a moment to fail as well."""
 
     def read_project(self, left_out: Iterable[Path]) -> None:
         """Find what there is to send; `left_out` stays here.
@@ -65,14 +68,14 @@ class ProjectSync:
             case events.Answer(name, message) if name in self._under_way:
                 self._exchanges[name].hear(message)
             case events.HostLost(name) if name in self._unfinished:
-                self._failures[name] = event.complaint
+                self._fail(name, event.complaint)
 
     def _thread_over(self, host: str, trouble: LaunchError | None) -> None:
         self._under_way.discard(host)
         if isinstance(trouble, UsageError):
             raise trouble
         if trouble is not None:
-            self._failures.setdefault(host, str(trouble))
+            self._fail(host, str(trouble))
 
     def finish(self, observe: Observer) -> None:
         """Return once every host has the project. Every event of that time goes to `observe`, which gives it to `see`.
@@ -82,18 +85,17 @@ class ProjectSync:
             UsageError: a file can no longer be read here.
             StopRequestedError: a signal came first.
         """
-        until: float | None = None
-        while self._unfinished or self._failures:
-            if self._failures:
-                until = until or time.monotonic() + SETTLE
-                if time.monotonic() >= until or self._unfinished <= self._failures.keys():
-                    raise HostError("\n".join(self._failures.values()))
-            self._hosts.beat()
-            event = receive(self._inbox, self._look if until is None else until - time.monotonic())
-            if event is not None:
-                observe(event)
-            if isinstance(event, events.Interrupted):
-                raise StopRequestedError(event.signal)
+        for _ in attend_until(self._hosts, self._inbox, self._is_over, lambda: self._give_up_at, observe):
+            pass
+        if self._failures:
+            raise HostError("\n".join(self._failures.values()))
+
+    def _is_over(self) -> bool:
+        return self._unfinished <= self._failures.keys()
+
+    def _fail(self, host: str, why: str) -> None:
+        self._failures.setdefault(host, why)
+        self._give_up_at = min(self._give_up_at, time.monotonic() + SETTLE)
 
     def close(self) -> None:
         for exchange in self._exchanges.values():

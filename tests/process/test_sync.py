@@ -67,6 +67,8 @@ class Agents:
     def ssh_words(self, host: str) -> tuple[str, ...]:
         return ()
 
+    beat_interval = 1.0
+
     def beat(self) -> None:
         for connection in self.connections.values():
             connection.beat()

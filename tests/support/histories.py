@@ -73,6 +73,8 @@ class Script:
     def stop(self, signal: int, grace: float) -> None:
         self.told.append((round(self.now, 3), StopGang(signal, grace)))
 
+    beat_interval = 3.0
+
     def beat(self) -> None:
         self.beats += 1
 

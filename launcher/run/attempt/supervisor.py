@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
 from launcher.cluster.cluster import Timeouts
 from launcher.cluster.plan import AttemptPlan
-from launcher.hosts.all_hosts import Hosts, Observer
-from launcher.hosts.one_host import BEATS_PER_LEASE, Inbox, receive
+from launcher.hosts.all_hosts import Hosts
+from launcher.hosts.attending import Observer, attend
+from launcher.hosts.one_host import Inbox
 from launcher.run.attempt.actions import AttemptResult, StartAgain, StopGang, Tell, WatchEvaluator
 from launcher.run.attempt.gang import Gang
 from launcher.run.attempt.lone_workers import LoneWorkers
@@ -30,11 +32,7 @@ def supervise(
     """Start a planned attempt and stay with it until nothing of it is left. `observe` sees every event."""
     gang = Gang(plan, timeouts, lone, clock())
     hosts.start(plan)
-    while not gang.over:
-        hosts.beat()
-        now = clock()
-        next_beat = now + timeouts.lease / BEATS_PER_LEASE
-        event = receive(inbox, min(next_beat, gang.deadline or next_beat) - now)
+    for event in attend(hosts, inbox, lambda: gang.over, lambda: gang.deadline or math.inf, clock):
         if event is not None:
             observe(event)
         for action in gang.step(event, clock()):
