@@ -48,7 +48,7 @@ Exit codes: 0 done, 1 not all could be written here, 2 no such run, 3 a host is 
 """
 
 
-@click.command(cls=options.Command, context_settings=options.SETTINGS, epilog=EPILOG)
+@click.command(cls=options.LaunchCommand, context_settings=options.SETTINGS, epilog=EPILOG)
 @options.runs_dir
 @options.take_over
 @options.trust_ssh_options

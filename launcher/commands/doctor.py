@@ -46,7 +46,7 @@ Exit codes: 0 no errors (there may be warnings), 2 usage or cluster file, 3 erro
 """
 
 
-@click.command(cls=options.Command, context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
+@click.command(cls=options.LaunchCommand, context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
 @options.cluster
 @options.hosts
 @options.workers

@@ -58,7 +58,7 @@ Exit codes: 0 done, 2 usage, 3 a host could not be asked or something could not 
 Answer = TypeVar("Answer", bound=Event)
 
 
-@click.command(cls=options.Command, context_settings=options.SETTINGS, epilog=EPILOG)
+@click.command(cls=options.LaunchCommand, context_settings=options.SETTINGS, epilog=EPILOG)
 @click.argument("hosts", nargs=-1, metavar="[HOST ...]")
 @click.option(
     "-c",

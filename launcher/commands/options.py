@@ -20,7 +20,7 @@ BEFORE_COMMAND = SETTINGS | {"allow_interspersed_args": False}
 """Where a program's own command line may follow: from its first word on, the options are the program's."""
 
 
-class Command(click.Command):
+class LaunchCommand(click.Command):
     """A command whose `--help` and `--version` are written like all else that a command prints."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -59,7 +59,7 @@ Exit codes: 0 done, 1 workers failed, 2 usage or cluster file, 3 a host cannot d
 """
 
 
-@click.command(cls=options.Command, context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
+@click.command(cls=options.LaunchCommand, context_settings=options.BEFORE_COMMAND, epilog=EPILOG)
 @options.cluster
 @options.hosts
 @options.workers
