@@ -146,7 +146,7 @@ class _Look:
     gathered: Gathered = field(default_factory=Gathered)
 
     def possible(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Those that nothing is in the way of."""
+        """Those that can be put in place here; of each other one it is noted why it cannot."""
         for batch in batches:
             obstacles = [each for each in map(self.here.obstacle, batch.files) if each]
             refusals = [each for each in map(self.here.refusal, batch.files) if each]
@@ -214,7 +214,7 @@ class _Look:
 
 @contextlib.contextmanager
 def _leaving_no_parts_on_a_full_disk(here: ChiefDirectory) -> Iterator[None]:
-    """Half a file helps nobody; the room does."""
+    """On a full disk remove what is on its way: the room is of more use than half a file."""
     try:
         yield
     except NoRoomError:

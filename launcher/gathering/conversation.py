@@ -93,7 +93,7 @@ class Errand:
             self.end(trouble)
 
     def end(self, trouble: Exception | None) -> None:
-        """It is over, and nothing went wrong; or it will never be done."""
+        """It is over. `trouble`: why it was not done; None: it was."""
         if not self.is_over:
             self.trouble, self.is_over = trouble, True
             self._ended()
@@ -137,7 +137,7 @@ class Conversation:
         self._heard.put(None)
 
     def left_unheard(self) -> list[Event | Exception | None]:
-        """What nobody will hear any more."""
+        """Take out all that has come and was not heard."""
         left = []
         with contextlib.suppress(Empty):
             while True:

@@ -135,7 +135,7 @@ class Gathering:
         return errand
 
     def break_off_errands(self) -> None:
-        """Nobody waits for them any more."""
+        """End the errands that are under way: nobody waits for them any more."""
         for gatherer in self._gatherers.values():
             gatherer.conversation.hear(BrokenOffError())
 
@@ -178,7 +178,7 @@ class Gathering:
 
     @property
     def has_all(self) -> bool:
-        """Nothing has kept anything from coming."""
+        """Everything has come that was to come."""
         return all(each.trouble is None for each in self.outcomes)
 
     def _staying(self, outcome: HostGatherer) -> list[RemoteFile]:

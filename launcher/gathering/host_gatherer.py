@@ -26,7 +26,7 @@ from launcher.run_directory.state import RunHost
 
 
 class NotOverError(Exception):
-    """More is to come, or would have been."""
+    """Gathering has not come to its end."""
 
 
 class HostGatherer:

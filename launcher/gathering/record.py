@@ -80,7 +80,7 @@ class Record:
         self._entries.pop(path, None)
 
     def close(self) -> None:
-        """Let others have it."""
+        """Close it, so that another launcher can open it."""
         if self._lines > len(self._entries) + SPARE_LINES:
             with contextlib.suppress(LaunchError):  # a full disk: the long file says the same
                 write_whole(self._path, b"".join(_line(*each) for each in self._entries.items()))

@@ -39,7 +39,7 @@ _REMEDIES = {
 
 
 class Delivery:
-    """To one host, by the thread that talks to it."""
+    """Files sent to one host, by the thread that talks to it."""
 
     def __init__(self, host: RunHost, conversation: Conversation, send: Callable[[Command], None]) -> None:
         """`send`: tells the agent what to do."""

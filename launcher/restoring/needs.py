@@ -89,7 +89,7 @@ def newer(chief: Needs, here: Needs, *, intact: bool) -> Place:
 
 
 def series(name: str) -> str:
-    """The same for all that is replaced by the newest of them."""
+    """The name of the series that a checkpoint belongs to: of each the newest is needed."""
     return re.sub(r"\d+", "#", name)
 
 
@@ -99,7 +99,7 @@ def lacking(needs: Sequence[RemoteFile], there: Mapping[str, RemoteFile]) -> lis
 
 
 def _taken(batches: Iterable[Batch], left: dict[str, RemoteFile]) -> Iterator[Batch]:
-    """These batches; what belongs to them is not looked at again."""
+    """These batches. Their files are taken out of `left`, so that nothing else counts them."""
     for batch in list(batches):
         for file in batch.files:
             left.pop(file.path, None)

@@ -125,7 +125,7 @@ def _cannot_be_read(path: Path, reason: str | None) -> str:
 
 
 def _files(root: bytes, paths: Iterable[bytes]) -> Iterator[ProjectFile]:
-    """Those of the paths that are there."""
+    """What is at those of the paths where there is a file or a link."""
     directories = {b"": True}
     """Whether each is one that no symbolic link leads to: git still lists the files whose directory became a link."""
 

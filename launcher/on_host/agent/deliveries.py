@@ -109,7 +109,7 @@ class Deliveries:
             os.close(directory)
 
     def close(self) -> None:
-        """What has not been put in its place is gone."""
+        """Remove what has not been put in its place."""
         for file in self._files.values():
             file.close()
         self._files = {}
@@ -124,7 +124,7 @@ class Deliveries:
         self._run = self._root = self._staging = -1
 
     def _file(self, number: int) -> IncomingFile:
-        """They come one after the other; an empty one has no pieces."""
+        """Pieces of one come after the other, so the former one is complete; an empty file has no piece."""
         if number not in self._files:
             if self._files:
                 self._files[max(self._files)].close()

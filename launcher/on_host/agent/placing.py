@@ -113,7 +113,7 @@ class Placing:
         self._incoming.add(data)
 
     def finish(self, path: str, size: int, sha256: str, mtime_ns: int, mode: int) -> None:
-        """All of it has come: now it is there."""
+        """All of it has come: put it in its place, if it is what was sent."""
         assert self._incoming is not None
         here = self._incoming.verify(size, sha256, mtime_ns, mode)
         self._incoming.put(self._directory, path.rpartition("/")[2].encode("utf-8", "surrogateescape"))
@@ -122,7 +122,7 @@ class Placing:
         self._received.has_arrived(path, size, mtime_ns, here)
 
     def abort(self) -> None:
-        """What has not come in whole disappears."""
+        """Remove what has not come in whole."""
         if self._incoming is not None:
             self._incoming.discard()
             self._incoming = None

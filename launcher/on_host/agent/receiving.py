@@ -244,6 +244,7 @@ class Receiving:
     def _was_brought(self, path: str, size: int, mtime_ns: int, before: int) -> bool:
         """Whether rsync has put a file in its place."""
         found = look_at(self._top, path)
+        # rsync puts a file in its place by rename: the inode of before is the file that was to be replaced.
         if found is None or not stat.S_ISREG(found.st_mode) or found.st_ino == before:
             return False
         if found.st_size != size or abs(found.st_mtime_ns - mtime_ns) >= ROUGH_CLOCK:
