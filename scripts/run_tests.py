@@ -35,11 +35,11 @@ def checks_failed() -> int:
 
 
 def side_by_side() -> list[str]:
-    """The options for several processes. Each takes whole files, in the order of testpaths.
+    """The options for several processes, each of which takes whole files.
 
-    There is one more than there are cores: much of what is tested is waiting.
+    There are two more than there are cores: much of what is tested is waiting.
     """
-    processes = min(8, len(os.sched_getaffinity(0)) + 1)
+    processes = min(8, len(os.sched_getaffinity(0)) + 2)
     return ["--numprocesses", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import TypeVar
 
 import hypothesis
@@ -31,6 +32,14 @@ CAMPAIGN = float(os.environ.get("FUZZ_SECONDS") or 0)
 """Seconds, shared out evenly among the tests that draw examples; 0: each of them runs once."""
 hypothesis.settings.load_profile("campaign" if CAMPAIGN else "on_ci" if ON_CI else "unhurried")
 SHARE = pytest.StashKey[float]()
+LONGEST = {
+    "test_keras_multiworker.py",
+    "test_training.py",
+    "test_training_runs.py",
+    "test_strangers.py",
+    "test_scripts.py",
+}
+"""Files that take a minute or more alone."""
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
@@ -68,12 +77,31 @@ def failed_if_skipped(report: Report) -> Report:
 
 
 @pytest.hookimpl(trylast=True)  # when -k and -m have chosen
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Share out a campaign's time."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Share out a campaign's time, and the files among several processes."""
+    if hasattr(config, "workerinput"):
+        items[:] = in_turns(items)
     drawing = [item for item in items if CAMPAIGN and item.get_closest_marker("hypothesis")]
     for item in drawing:
         item.stash[SHARE] = CAMPAIGN / len(drawing)
         item.add_marker(pytest.mark.timeout(0))
+
+
+def in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
+    """First the longest files, then those of all directories by turns.
+
+    So some processes compute (tests/training) while others wait (tests/process), and all have ended soon after the
+    first of them. The files of each directory are spread evenly over the whole.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    places = {}
+    for directory in {path.parent for path in files}:
+        own = [path for path in files if path.parent == directory]
+        places |= {path: (n + 0.5) / len(own) for n, path in enumerate(own)}
+    ordered = sorted(files, key=lambda path: (path.name not in LONGEST, places[path], str(path)))
+    return [item for path in ordered for item in files[path]]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -97,7 +97,7 @@ def test_signals_do_not_keep_the_guard_from_cleaning_up(launch: Start) -> None:
 
 
 def test_an_agent_killed_during_the_backoff_ends_the_run(launch: Start, cluster: Cluster) -> None:
-    options = cluster(restart={"max_restarts": 3, "backoff": "10m"})
+    options = cluster(restart={"max_restarts": 3, "backoff": "3s"})
     started = launch(*options, "--", "sh", "-c", "exit 5")
     started.await_event("host_empty")
     started.named("launch-agent").kill()

@@ -83,7 +83,7 @@ def test_without_a_command_the_training_program_that_comes_along_runs_also_where
     assert "which has only chief and worker tasks" in started.log("ps-0").decode()
 
 
-LONG_ENOUGH = ("--", "python", "-m", "training", "--epochs", "24")
+LONG_ENOUGH = ("--", "python", "-m", "training", "--epochs", "12")
 """For three faults on the way."""
 
 
@@ -105,11 +105,11 @@ def test_a_run_that_loses_a_worker_its_chief_and_its_host_ends_with_the_weights_
         timeouts={"lease": "5s"},
     )
     started = launch(*options, *LONG_ENOUGH)
-    started.await_log(b"epoch 10/", "worker-0")
+    started.await_log(b"epoch  3/", "worker-0")
     hosts[1].process(pid(started, "worker-1")).kill()
-    started.await_log(b"epoch 14/", "worker-0", attempt=1)
+    started.await_log(b"epoch  6/", "worker-0", attempt=1)
     hosts[0].process(pid(started, "worker-0")).kill()
-    started.await_log(b"epoch 18/", "worker-0", attempt=2)
+    started.await_log(b"epoch  9/", "worker-0", attempt=2)
     hosts[0].boot()
 
     assert started.wait(TRAINING) == 0
