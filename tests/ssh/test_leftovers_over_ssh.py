@@ -82,14 +82,6 @@ def test_what_is_left_is_ended(hosts: Hosts, leftovers: Leftovers) -> None:
     assert hosts[0].processes() == []
 
 
-@pytest.mark.parametrize("shell", ["fish", "tcsh"])
-def test_any_login_shell_will_do(hosts: Hosts, leftovers: Leftovers, shell: str, need: Callable[..., None]) -> None:
-    need(shell)
-    hosts[0].write("/home/tb/.bashrc", b"echo Welcome\n")
-    with hosts[0].login_shell(shell):
-        assert leftovers("host1").stdout.startswith("host1:\n  nothing: ")
-
-
 def test_hosts_that_fail_are_told_after_those_that_answer(hosts: Hosts, leftovers: Leftovers) -> None:
     with hosts[1].without_python():
         asked = leftovers("host1", "host2")
