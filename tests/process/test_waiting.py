@@ -13,6 +13,7 @@ import portpicker
 import pytest
 from support.launching import Launch, await_true, program
 
+from launcher.on_host.agent.messages import Event, WaitsElsewhere
 from launcher.on_host.agent.ports import listened_at
 from launcher.on_host.agent.processes import descendants, processes
 from launcher.on_host.agent.rest import PATIENCE, has_busy_thread
@@ -93,7 +94,7 @@ def test_a_port_that_two_tasks_take_is_a_failure(launch: Start) -> None:
     assert "let it use the TF_CONFIG that launch sets" in started.stderr
 
 
-Watched = Callable[..., list[dict[str, object]]]
+Watched = Callable[..., list[Event]]
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     """Run a program as a task, and look at it as the agent does, on a clock of its own; return what is told."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def watch(*arguments: str, until: float = 100.0) -> list[dict[str, object]]:
+    def watch(*arguments: str, until: float = 100.0) -> list[Event]:
         port = portpicker.pick_unused_port()
         task = {"cluster": {"worker": [f"localhost:{port}"]}, "task": {"type": "worker", "index": 0}}
         given = {"TF_CONFIG": json.dumps(task), "LAUNCH_ATTEMPT": "0", "LAUNCH_OUTPUT_DIR": str(tmp_path)}
@@ -115,8 +116,8 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         await_true(lambda: log.read_bytes().count(b"\n") == members, "the wait")
         tree = [process.pid, *descendants(process.pid, processes())]
         await_true(lambda: not any(map(has_busy_thread, tree)), "rest")
-        told: list[dict[str, object]] = []
-        looks = Watch(lambda kind, **fields: told.append({"kind": kind, **fields}), now=0.0)
+        told: list[Event] = []
+        looks = Watch(told.append, now=0.0)
         for now in range(int(until)):
             worker.listens = bool(listened_at([port]))
             looks.look([worker], float(now))
@@ -134,15 +135,16 @@ def test_a_worker_that_waits_at_another_port_than_its_own_is_told_of_once(watche
 
     (told,) = watched("servers", str(port))
 
-    assert (told["kind"], told["task"], told["ports"]) == ("waits_elsewhere", "worker-0", [port])
-    assert (told["connected"], told["dialled"]) == ([], [])
-    assert told["own"] != port
+    assert isinstance(told, WaitsElsewhere)
+    assert (told.task, told.ports, told.connected, told.dialled) == ("worker-0", [port], [], [])
+    assert told.own != port
 
 
 def test_a_worker_that_listens_nowhere_is_told_of(watched: Watched) -> None:
     (told,) = watched("servers", "nowhere")
 
-    assert (told["kind"], told["ports"]) == ("waits_elsewhere", [])
+    assert isinstance(told, WaitsElsewhere)
+    assert told.ports == []
 
 
 @pytest.mark.parametrize("words", [("servers", "own"), ("servers", "inherited"), ("library", "plain")])
