@@ -22,7 +22,8 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         return checks_failed() or run_pytest(side_by_side())
     if arguments != ["--changed"]:
-        return run_pytest(arguments)
+        whole = all((ROOT / argument).is_dir() for argument in arguments)
+        return run_pytest([*side_by_side(), *arguments] if whole else arguments)
     tests = broken_by(changed_files(ROOT), ROOT)
     print(f"{len(tests)} files of tests:", *tests, sep="\n  ", flush=True)
     return checks_failed() or (run_pytest([*side_by_side(), *tests]) if tests else 0)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.launching import await_true
 
 from launcher.on_host.agent.processes import descendants, processes
 from launcher.on_host.agent.rest import BYTES, Rest, cpu_ticks, has_busy_thread, has_tensorflow, waits_for_lock
@@ -105,10 +106,9 @@ def test_a_process_that_would_run_is_not_at_rest_however_little_time_it_gets(pro
 def test_only_a_wait_for_a_lock_is_taken_for_one_in_tensorflow(program: Program) -> None:
     lock = program("import threading\nprint(flush=True)\nthreading.Semaphore(0).acquire()")
     asleep = program("import time\nprint(flush=True)\ntime.sleep(1000)")
-    for process in (lock, asleep):
-        await_rest(process)
+    await_true(lambda: waits_for_lock(lock.pid), "the wait for a lock")
+    await_rest(asleep)
 
-    assert waits_for_lock(lock.pid)
     assert not waits_for_lock(asleep.pid)
     assert not has_tensorflow(lock.pid)
 
