@@ -8,6 +8,7 @@ import signal
 from launcher.on_host.agent.framing import GREETING
 from launcher.on_host.agent.limits import in_words, raise_open_files
 from launcher.on_host.agent.loop import Agent
+from launcher.on_host.agent.messages import COMMANDS
 from launcher.on_host.agent.processes import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_NAME,
@@ -20,7 +21,11 @@ from launcher.on_host.agent.processes import (
 )
 
 if False:  # names for type checkers only: typing costs start-up time
+    from collections.abc import Mapping
     from typing import NoReturn
+
+    from launcher.on_host.agent.loop import More
+    from launcher.on_host.agent.messages import Command
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -68,8 +73,8 @@ def leave_earlier_children() -> None:
         os._exit(1)
 
 
-def main(kind: type[Agent] = Agent) -> None:
-    """Split into guard and agent; greet; serve."""
+def main(known: Mapping[str, type[Command]] = COMMANDS, more: More = lambda _: ()) -> None:
+    """Split into guard and agent; greet; serve. `known`, `more`: what `Agent` is made with."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # what the parent blocked or ignored is inherited
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if missing := lacking():
@@ -92,5 +97,5 @@ def main(kind: type[Agent] = Agent) -> None:
     raise_open_files()
     os.set_blocking(1, True)
     os.write(1, GREETING)
-    kind(guard_gone).run()
+    Agent(guard_gone, known, more).run()
     os._exit(0)  # nothing is left to be written, and taking the interpreter apart would only keep the launcher waiting

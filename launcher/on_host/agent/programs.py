@@ -5,19 +5,57 @@ from __future__ import annotations
 import os
 import select
 
-from launcher.on_host.agent.messages import ProgramEnded, ProgramSaid
-from launcher.on_host.agent.workers import created
+from launcher.on_host.agent.jobs import Job
+from launcher.on_host.agent.messages import AskProgram, ProgramEnded, ProgramNotRun, ProgramSaid, TellProgram
+from launcher.on_host.agent.workers import StartError, created
 
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
 
-    from launcher.on_host.agent.messages import AskProgram, Event
+    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.messages import Event
 
 PIECE = 1 << 16
 MOST = 1 << 20
 """Bytes that are taken of its stdout, and of its stderr; a program that writes more finds the pipe closed."""
 LAST_WORDS = 1 << 13
 """Bytes of stderr that are told."""
+
+
+class Programs(Job):
+    """All of them, by name."""
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self._tell = tell
+        self._programs: dict[str, AskedProgram] = {}
+
+    def doers(self) -> Doers:
+        return {AskProgram: self._ask, TellProgram: self._say}
+
+    def _ask(self, asked: AskProgram) -> None:
+        try:
+            self._programs[asked.name] = AskedProgram(asked, self._tell)
+        except StartError as error:
+            self._tell(ProgramNotRun(asked.name, str(error)))
+
+    def _say(self, asked: TellProgram) -> None:
+        if asked.name in self._programs:
+            self._programs[asked.name].say(asked.said, asked.last)
+
+    @property
+    def events(self) -> dict[int, int]:
+        return {fd: wanted for each in self._programs.values() for fd, wanted in each.events.items()}
+
+    def proceed(self, fd: int) -> None:
+        for each in self._programs.values():
+            if fd in each.events:
+                each.proceed(fd)
+
+    def child_ended(self, pid: int, status: int) -> None:
+        for name, program in list(self._programs.items()):
+            if program.pid == pid:
+                program.ended(status)
+                del self._programs[name]
 
 
 class AskedProgram:

@@ -1,4 +1,4 @@
-"""The agent that looks for leftovers: the loop of the plain one, and a thread for what may take its time."""
+"""What the agent that looks for leftovers does besides: a job of its loop, and a thread for what may take its time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os
 import select
 import threading
 
-from launcher.on_host.agent.loop import Agent
+from launcher.on_host.agent.jobs import Job
 from launcher.on_host.leftovers.ending import end_run, remove_directory
 from launcher.on_host.leftovers.finding import left_directories, left_processes
 from launcher.on_host.leftovers.messages import (
-    COMMANDS,
     MOST_FOUND,
     DirectoryRemoved,
     EndRun,
@@ -23,51 +22,49 @@ from launcher.on_host.leftovers.messages import (
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
 
+    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.link import Link
     from launcher.on_host.agent.messages import Event
 
 
-class LeftoversAgent(Agent):
+class LeftoversJob(Job):
     """One thing at a time: who asks waits for the answer. Meanwhile the agent answers each heartbeat."""
 
-    known = COMMANDS
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._answer: Event | None = None
+        self._answered, self._answered_write = os.pipe()
 
-    def __init__(self, guard_gone: int) -> None:
-        super().__init__(guard_gone)
-        self.answer: Event | None = None
-        self.answered, self.answered_write = os.pipe()
-        self.doers |= {
-            FindLeftovers: lambda asked: self.begin(lambda: found(asked)),
-            EndRun: lambda asked: self.begin(lambda: RunEnded(end_run(asked.run, asked.grace))),
-            RemoveDirectory: lambda asked: self.begin(
+    def doers(self) -> Doers:
+        return {
+            FindLeftovers: lambda asked: self._begin(lambda: found(asked)),
+            EndRun: lambda asked: self._begin(lambda: RunEnded(end_run(asked.run, asked.grace))),
+            RemoveDirectory: lambda asked: self._begin(
                 lambda: DirectoryRemoved(remove_directory(os.path.expanduser(asked.runs_dir), asked.name))
             ),
         }
 
-    def begin(self, work: Callable[[], Event]) -> None:
+    def _begin(self, work: Callable[[], Event]) -> None:
         """Do it in a thread; a disk may be slow, and a grace is long."""
 
         def answer() -> None:
             try:
-                self.answer = work()
+                self._answer = work()
             finally:  # whatever goes wrong there stands on stderr, and ends the agent
-                os.write(self.answered_write, b".")
+                os.write(self._answered_write, b".")
 
         threading.Thread(target=answer, daemon=True).start()
 
-    def _poller(self) -> select.poll:
-        poller = super()._poller()
-        poller.register(self.answered, select.POLLIN)
-        return poller
+    @property
+    def events(self) -> dict[int, int]:
+        return {self._answered: select.POLLIN}
 
-    def _serve(self, fd: int) -> None:
-        if fd != self.answered:
-            super()._serve(fd)
-            return
+    def proceed(self, fd: int) -> None:
         os.read(fd, 1)
-        if self.answer is None:
+        if self._answer is None:
             os._exit(1)
-        self.tell(self.answer)
-        self.answer = None
+        self._link.tell(self._answer)
+        self._answer = None
 
 
 def found(asked: FindLeftovers) -> LeftoversFound:

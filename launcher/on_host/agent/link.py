@@ -1,0 +1,116 @@
+"""The agent's end of the connection: commands come over stdin, events go over stdout, and a lease runs meanwhile."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from launcher.on_host.agent.facts import facts
+from launcher.on_host.agent.fields import checked, encode
+from launcher.on_host.agent.framing import MOST_FROM_LAUNCHER, Decoder, UnreadableError
+from launcher.on_host.agent.jobs import Job
+from launcher.on_host.agent.messages import Alive, Beat, Hello, Ready
+
+if False:  # names for type checkers only: typing costs start-up time
+    from collections.abc import Callable, Mapping
+
+    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.messages import Command, Event
+
+FIRST_LEASE = 15.0
+"""Seconds, until the launcher says how many."""
+
+
+class Link(Job):
+    """To the launcher, until that is gone."""
+
+    def __init__(
+        self, known: Mapping[str, type[Command]], obey: Callable[[Command], None], abandon: Callable[[str], None]
+    ) -> None:
+        """`abandon`: called with the reason once the launcher is gone."""
+        self.is_open = True
+        self.waiting = 0
+        """Bytes that the launcher has not taken yet."""
+        self._known = known
+        self._obey = obey
+        self._abandon = abandon
+        self._outgoing: list[memoryview] = []
+        self._decoder = Decoder(MOST_FROM_LAUNCHER, MOST_FROM_LAUNCHER)
+        self._lease = FIRST_LEASE
+        self._lease_until = time.monotonic() + FIRST_LEASE
+        for fd in (0, 1):
+            os.set_blocking(fd, False)
+
+    def doers(self) -> Doers:
+        return {Hello: self._greet, Beat: self._answer}
+
+    def _greet(self, asked: Hello) -> None:
+        self._lease = asked.lease
+        self._lease_until = time.monotonic() + asked.lease
+        self.tell(Ready(**facts(asked.variables)))
+
+    def _answer(self, _: Beat) -> None:
+        self.tell(Alive())  # reading it has renewed the lease
+
+    def tell(self, event: Event) -> None:
+        """Queue an event for the launcher; it is written as the pipe takes it."""
+        if self.is_open:
+            data = encode(event)
+            self._outgoing.append(memoryview(data))  # what is left of it after a write is no copy
+            self.waiting += len(data)
+
+    def flush(self) -> None:
+        """Write as much as the launcher takes now."""
+        while self._outgoing:
+            try:
+                written = os.write(1, self._outgoing[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._abandon("the launcher has closed its end")
+                return
+            self.waiting -= written
+            if written == len(self._outgoing[0]):
+                del self._outgoing[0]
+            else:
+                self._outgoing[0] = self._outgoing[0][written:]
+
+    @property
+    def events(self) -> dict[int, int]:
+        reading = {0: select.POLLIN} if self.is_open else {}
+        return {**reading, 1: select.POLLOUT} if self._outgoing else reading
+
+    def proceed(self, fd: int) -> None:
+        if fd == 0:
+            self._read()
+        else:
+            self.flush()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(0, 1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._abandon("the launcher has gone")
+        self._lease_until = time.monotonic() + self._lease
+        try:
+            for head, body in self._decoder.feed(data):
+                self._obey(checked(self._known, head, body))
+        except UnreadableError as error:
+            self._abandon(f"the launcher sent something unreadable: {error}")
+
+    @property
+    def due(self) -> float:
+        return self._lease_until
+
+    def step(self, now: float) -> None:
+        if now > self._lease_until:
+            self._abandon(f"no sign of life from the launcher for {self._lease:g} s (timeouts.lease)")
+
+    def close(self) -> None:
+        self.is_open = False
+        self._outgoing = []
