@@ -130,7 +130,7 @@ class AgentMessages:
                 return self._exited(message)
             case messages.EvaluatorFinished(slug):
                 return events.EvaluatorDone(host, task(slug))
-            case messages.Log(slug, offset, data):
+            case messages.LogPiece(slug, offset, data):
                 return self._log(slug, offset, data)
             case messages.LogShipped(slug):
                 return events.LogEnded(host, task(slug))

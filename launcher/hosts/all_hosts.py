@@ -175,7 +175,7 @@ class Hosts:
             for name, asked in targets.items():
                 self.send(name, DialPorts(asked, DIAL_SECONDS, look_up))
             self._await(partial(self._answers.not_dialled, targets), until, observe)
-            proof.take(self._answers.dialled)
+            proof.add(self._answers.dialled)
         if proof.failures:
             raise HostError("\n".join([*proof.failures, *self._where_to_look()]))
         return proof.addresses

@@ -54,7 +54,7 @@ class Proof:
         """A task may also connect to itself, and where from is noted; where it cannot, it may not need to."""
         return dialler != name or len(self._hosts[name].tasks) > 1
 
-    def take(self, dialled: Mapping[str, Mapping[str, str]]) -> None:
+    def add(self, dialled: Mapping[str, Mapping[str, str]]) -> None:
         """The answers to `targets()`: for each host that dialled, by name of the other: empty, or why not."""
         for name, left in self._left.items():
             results = {dialler: each[name] for dialler, each in dialled.items() if name in each}

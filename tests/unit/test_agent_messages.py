@@ -48,7 +48,7 @@ from launcher.on_host.agent.messages import (
     DialResults,
     Event,
     Exited,
-    Log,
+    LogPiece,
     LogShipped,
     NotPut,
     ProjectSettled,
@@ -297,7 +297,7 @@ def test_every_event_is_told_with_its_host(name: str) -> None:
         SharedPort(1, [("worker-0", 12), ("worker-7", 13)]),
         EXITED.replaced({"code": None}),
         EXITED.replaced({"signal": 9}),
-        Log("worker-0", 1, b""),
+        LogPiece("worker-0", 1, b""),
     ],
     ids=repr,
 )
@@ -328,20 +328,20 @@ def test_only_the_targets_are_told_of(agent: AgentMessages) -> None:
 def test_a_log_comes_without_gaps_and_no_faster_than_it_is_shown(agent: AgentMessages) -> None:
     piece = bytes(1 << 20)
     for number in range(200):
-        hear(agent, Log("worker-0", number << 20, piece))
+        hear(agent, LogPiece("worker-0", number << 20, piece))
         agent.note(Acknowledge("worker-0", len(piece)))
-    ahead = (refusal(hear, agent, Log("worker-0", number << 20, piece)) for number in range(200, 300))
+    ahead = (refusal(hear, agent, LogPiece("worker-0", number << 20, piece)) for number in range(200, 300))
 
     assert "the log of worker-0 faster than it was asked for" in ahead
 
 
 def test_another_log_begins_anew_and_the_same_goes_on(agent: AgentMessages) -> None:
-    hear(agent, Log("worker-0", 0, b"first"))
+    hear(agent, LogPiece("worker-0", 0, b"first"))
     agent.note(start("/log"))
-    hear(agent, Log("worker-0", 5, b"more"))
+    hear(agent, LogPiece("worker-0", 5, b"more"))
     agent.note(start("/other"))
 
-    assert hear(agent, Log("worker-0", 0, b"new")) == events.LogChunk("gpu-a", W0, 0, b"new")
+    assert hear(agent, LogPiece("worker-0", 0, b"new")) == events.LogChunk("gpu-a", W0, 0, b"new")
 
 
 def test_a_host_tells_of_itself_once(agent: AgentMessages) -> None:

@@ -36,7 +36,7 @@ def dial(under_way: Proof, broken: Mapping[tuple[str, str], str]) -> None:
             dialler: {target.id: broken.get((dialler, target.address), "") for target in each}
             for dialler, each in targets.items()
         }
-        under_way.take(answers)
+        under_way.add(answers)
 
 
 CANDIDATES: dict[str, tuple[Host, tuple[str, ...]]] = {

@@ -15,7 +15,7 @@ from launcher.on_host.agent.messages import (
     EvaluatorFinished,
     Exited,
     Listening,
-    Log,
+    LogPiece,
     LogShipped,
     NotPut,
     Progress,
@@ -151,7 +151,7 @@ class Workers(Job):
                 offset, data = worker.log.next_chunk()
                 if not data:
                     break
-                self._link.tell(Log(worker.name, offset, data))
+                self._link.tell(LogPiece(worker.name, offset, data))
                 self.look_soon()
         if not self._is_stopping():
             self._close_shipped_logs()

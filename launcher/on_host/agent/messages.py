@@ -208,7 +208,7 @@ class SharedPort(Event):
     processes: list[tuple[str, Pid]]
 
 
-class Log(Event):
+class LogPiece(Event):
     """The next bytes of a worker's log."""
 
     task: str

@@ -225,7 +225,7 @@ class Dialling:
             try:
                 self._dial(place, target)
             except OSError as error:
-                self._take(place, target, explained(error))
+                self._note(place, target, explained(error))
 
     def _dial(self, place: Place, target: Target) -> None:
         each = socket.socket(place[0], socket.SOCK_STREAM)
@@ -240,13 +240,14 @@ class Dialling:
     def proceed(self, fd: int) -> None:
         """Something happened on a connection, or a name was looked up."""
         if self._resolving is not None and fd == self._resolving.fd:
-            self._take_addresses()
+            self._add_addresses()
         elif fd in self._open:  # another address of its name may have been faster
             self._proceed(fd)
         self._dial_more()
         self._hurry()
 
     def _proceed(self, fd: int) -> None:
+        # A connection is seen up to three times: it is there (or failed), the challenge has come, the answer has come.
         each, place, target = self._open[fd]
         code = each.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
@@ -262,7 +263,7 @@ class Dialling:
         else:
             why = heard(each, target.word.encode(), self._challenges[fd])
         self._close(fd)
-        self._take(place, target, why)
+        self._note(place, target, why)
 
     def _meet_challenge(self, fd: int, each: socket.socket, word: bytes) -> str:
         """Prove that we know the word; or why not."""
@@ -276,7 +277,7 @@ class Dialling:
             return explained(error)
         return ""
 
-    def _take_addresses(self) -> None:
+    def _add_addresses(self) -> None:
         assert self._resolving is not None
         answers = self._resolving.answers()
         if answers is None:
@@ -289,6 +290,7 @@ class Dialling:
                     self._add(target, places)
                 else:
                     self._finish(target, unresolved(name, why))
+        # Names that are still looked up keep their time; what can be dialled from now on gets the whole time for that.
         self.until = max(self.until if self._unanswered() else 0.0, time.monotonic() + self._seconds)
 
     def _unanswered(self) -> list[Target]:
@@ -301,7 +303,7 @@ class Dialling:
         for target in self._unanswered():
             self._finish(target, unresolved(target.address, why))
 
-    def _take(self, place: Place, target: Target, why: str) -> None:
+    def _note(self, place: Place, target: Target, why: str) -> None:
         """One of a target's addresses has been reached, or not."""
         key, address = target.id, str(place[1][0])
         tried = self._tried.setdefault(key, {})
@@ -342,11 +344,11 @@ class Dialling:
             if fd in self._open:
                 _, place, target = self._open[fd]
                 self._close(fd)
-                self._take(place, target, late)
+                self._note(place, target, late)
         self._waiting, left = [], self._waiting
         for place, target in left:
             if target.id not in self.results:
-                self._take(place, target, f"not tried within {self._seconds:g} s")
+                self._note(place, target, f"not tried within {self._seconds:g} s")
         self._unresolved(f"no answer in {self._look_up:g} s")
 
 
