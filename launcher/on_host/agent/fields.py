@@ -243,17 +243,17 @@ if TYPE_CHECKING:
 class Message:
     """A value; subclasses are written like dataclasses. Nobody changes one."""
 
-    __match_args__: ClassVar[tuple[str, ...]] = ()
-    kinds: ClassVar[dict[str, Kind]] = {}
-    """What each field may be."""
-    body: ClassVar[str] = ""
-    """The field that goes behind the head, if there is one."""
-    words: ClassVar[dict[str, Kind]] = {}
-    """Those of its fields that are for people."""
+    if TYPE_CHECKING:  # only there: a class without fields must not inherit annotations, as it does in Python 3.9
+        __match_args__: ClassVar[tuple[str, ...]]
+        kinds: ClassVar[dict[str, Kind]]
+        """What each field may be."""
+        body: ClassVar[str]
+        """The field that goes behind the head, if there is one."""
+        words: ClassVar[dict[str, Kind]]
+        """Those of its fields that are for people."""
 
     def __init_subclass__(cls) -> None:
-        own = cls.__dict__.get("__annotations__", {})  # noqa: RUF063 (inspect is slow to import)
-        cls.kinds = {name: kind_of(each) for name, each in own.items()}
+        cls.kinds = {name: kind_of(each) for name, each in getattr(cls, "__annotations__", {}).items()}
         cls.__match_args__ = tuple(cls.kinds)  # type: ignore[misc]
         cls.words = {name: kind for name, kind in cls.kinds.items() if Words in (kind, getattr(kind, "kind", None))}
         cls.body = next((name for name, kind in cls.kinds.items() if isinstance(kind, Body)), "")
