@@ -13,7 +13,7 @@ from typing import Any
 from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.on_host.agent import messages
-from launcher.on_host.agent.fields import LAST, PART, Kind, Many, Table, checked
+from launcher.on_host.agent.fields import LAST, PART, FieldKind, Many, Table, checked
 from launcher.on_host.agent.framing import MOST_BODY, UnreadableError, decoded, shown
 from launcher.wording import harmless_line
 
@@ -194,7 +194,7 @@ def harmless(message: messages.Event) -> messages.Event:
     return message.replaced({name: _harmless(kind, getattr(message, name)) for name, kind in message.words.items()})
 
 
-def _harmless(kind: Kind, value: Any) -> Any:
+def _harmless(kind: FieldKind, value: Any) -> Any:
     if isinstance(kind, Many):
         return [_harmless(kind.kind, each) for each in value]
     if isinstance(kind, Table):

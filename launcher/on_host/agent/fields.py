@@ -43,7 +43,7 @@ class Unfit(Exception):  # noqa: N818 (never leaves this module)
     """A value is not what its field may be."""
 
 
-class Kind:
+class FieldKind:
     """What a field may be."""
 
     def check(self, value: Any) -> Any:
@@ -54,21 +54,21 @@ class Kind:
         """
         raise NotImplementedError
 
-    def __or__(self, _none: None) -> Kind:
+    def __or__(self, _none: None) -> FieldKind:
         return OrNothing(self)
 
 
-class OrNothing(Kind):
+class OrNothing(FieldKind):
     """A value, or null."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: FieldKind) -> None:
         self.kind = kind
 
     def check(self, value: Any) -> Any:
         return None if value is None else self.kind.check(value)
 
 
-class Whole(Kind):
+class Whole(FieldKind):
     """A whole number; `True` is none."""
 
     def __init__(self, least: float = -math.inf, most: float = math.inf) -> None:
@@ -80,7 +80,7 @@ class Whole(Kind):
         return value
 
 
-class Real(Kind):
+class Real(FieldKind):
     """A finite number."""
 
     def check(self, value: Any) -> float:
@@ -89,14 +89,14 @@ class Real(Kind):
         return value  # type: ignore[no-any-return]
 
 
-class Truth(Kind):
+class Truth(FieldKind):
     def check(self, value: Any) -> bool:
         if type(value) is not bool:
             raise Unfit
         return value
 
 
-class AnyString(Kind):
+class AnyString(FieldKind):
     """Some hosts have files with names that are none elsewhere."""
 
     def check(self, value: Any) -> str:
@@ -119,17 +119,17 @@ class Writable(AnyString):
         return text
 
 
-class Body(Kind):
+class Body(FieldKind):
     """Raw bytes, which go behind the head. A message has one such field at most."""
 
     def __init__(self, most: int) -> None:
         self.most = most
 
 
-class Many(Kind):
+class Many(FieldKind):
     """A list."""
 
-    def __init__(self, kind: Kind, most: float = MOST_LISTED) -> None:
+    def __init__(self, kind: FieldKind, most: float = MOST_LISTED) -> None:
         self.kind, self.most = kind, most
 
     def check(self, value: Any) -> list[Any]:
@@ -139,10 +139,10 @@ class Many(Kind):
         return [check(each) for each in value]
 
 
-class Row(Kind):
+class Row(FieldKind):
     """A list with one value of each kind."""
 
-    def __init__(self, kinds: tuple[Kind, ...]) -> None:
+    def __init__(self, kinds: tuple[FieldKind, ...]) -> None:
         self.kinds = kinds
 
     def check(self, value: Any) -> tuple[Any, ...]:
@@ -151,10 +151,10 @@ class Row(Kind):
         return tuple([kind.check(each) for kind, each in zip(self.kinds, value)])  # noqa: B905 (Python 3.9)
 
 
-class Table(Kind):
+class Table(FieldKind):
     """A value for each of some names."""
 
-    def __init__(self, names: Kind, kind: Kind) -> None:
+    def __init__(self, names: FieldKind, kind: FieldKind) -> None:
         self.names, self.kind = names, kind
 
     def check(self, value: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Table(Kind):
         return {self.names.check(name): self.kind.check(each) for name, each in value.items()}
 
 
-class Nested(Kind):
+class Nested(FieldKind):
     """A message within another one."""
 
     def __init__(self, message: type[Message]) -> None:
@@ -213,13 +213,13 @@ else:
     class Long:
         """A list of any length; what a frame may hold limits it."""
 
-        def __class_getitem__(cls, annotation: object) -> Kind:
+        def __class_getitem__(cls, annotation: object) -> FieldKind:
             return Many(kind_of(annotation), math.inf)
 
 
-def kind_of(annotation: Any) -> Kind:
+def kind_of(annotation: Any) -> FieldKind:
     """What checks a field with this annotation."""
-    if isinstance(annotation, Kind):
+    if isinstance(annotation, FieldKind):
         return annotation
     origin = getattr(annotation, "__origin__", None)
     kinds = [kind_of(each) for each in annotation.__args__] if origin else []
@@ -245,11 +245,11 @@ class Message:
 
     if TYPE_CHECKING:  # only there: a class without fields must not inherit annotations, as it does in Python 3.9
         __match_args__: ClassVar[tuple[str, ...]]
-        kinds: ClassVar[dict[str, Kind]]
+        kinds: ClassVar[dict[str, FieldKind]]
         """What each field may be."""
         body: ClassVar[str]
         """The field that goes behind the head, if there is one."""
-        words: ClassVar[dict[str, Kind]]
+        words: ClassVar[dict[str, FieldKind]]
         """Those of its fields that are for people."""
 
     def __init_subclass__(cls) -> None:
