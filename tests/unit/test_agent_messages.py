@@ -24,7 +24,7 @@ from launcher.on_host.agent.fields import (
     PART,
     AnyString,
     Body,
-    Kind,
+    FieldKind,
     Many,
     Message,
     Nested,
@@ -69,7 +69,7 @@ EXITED = Exited("worker-0", 0, None, False, False, b"")
 
 
 # ---- values, drawn from what a field may be
-def right(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: C901 (a table)
+def right(kind: FieldKind) -> st.SearchStrategy[Any]:  # noqa: C901 (a table)
     """Values that such a field may have."""
     match kind:
         case Whole(least=least, most=most):
@@ -97,7 +97,7 @@ def right(kind: Kind) -> st.SearchStrategy[Any]:  # noqa: C901 (a table)
     raise AssertionError(kind)
 
 
-def wrong(kind: Kind) -> list[Any]:
+def wrong(kind: FieldKind) -> list[Any]:
     """Values of JSON that it may not have."""
     match kind:
         case Whole(least=least, most=most):
@@ -117,7 +117,7 @@ def wrong(kind: Kind) -> list[Any]:
             return [5, None, "abc", True, *wrong_structures(kind)]
 
 
-def wrong_structures(kind: Kind) -> list[Any]:
+def wrong_structures(kind: FieldKind) -> list[Any]:
     match kind:
         case Many(kind=inner, most=most):
             too_many = [[plain(inner)] * (int(most) + 1)] if most < math.inf else []
@@ -147,7 +147,7 @@ def example(message: type[Message]) -> Any:
     return special.get(message.__name__) or message(**rest)
 
 
-def plain(kind: Kind) -> Any:
+def plain(kind: FieldKind) -> Any:
     match kind:
         case Whole(least=least):
             return max(0, least)
