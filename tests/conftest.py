@@ -22,8 +22,9 @@ ON_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 # What the tests start keeps its bytecode, as it does for users: else each of a thousand launches compiles the launcher.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# A shell's `&` has a background job ignore Ctrl-C, and what the tests start would inherit that.
+# A shell's `&` has a background job ignore Ctrl-C, and nohup a hangup; what the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.register_profile("on_ci", deadline=None, derandomize=True, database=None)
