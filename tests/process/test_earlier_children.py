@@ -96,7 +96,9 @@ def test_strays_end_beside_them_when_agent_and_guard_are_killed_in_one_stroke(
     started = launch(*cluster(1), *strays, under=behind)
     started.await_log(b"ready", "worker-0")
     earlier.go_on()
-    for pid in (started.named("launch-agent").pid, started.named("launch-guard").pid):
+    agent, guard = started.named("launch-agent").pid, started.named("launch-guard").pid
+    os.kill(guard, signal.SIGSTOP)  # it must not end before its own SIGKILL comes
+    for pid in (agent, guard):
         os.kill(pid, signal.SIGKILL)
 
     assert started.wait() == 1

@@ -117,7 +117,8 @@ def test_an_exception_that_quotes_a_large_array_is_told_in_its_own_words(launch:
 
     assert started.wait() == 1
     lines = started.last_words.splitlines()
-    assert lines[0] == "[launch] worker 0 on localhost failed (exit code 1): ValueError: bad array: [[1 2]"
+    assert lines[0].startswith("[launch] worker 0 on localhost failed (exit code 1): ValueError: bad array: [[1 2]")
+    assert len(lines[0]) < 200
     assert re.search(r"\[\d+ lines of numbers left out\]", started.last_words)
     assert len(lines) < 10
 

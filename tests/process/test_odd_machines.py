@@ -106,9 +106,10 @@ def test_a_host_that_gives_no_process_for_an_agent_is_told_with_what_to_raise(
 
 
 ASK_FOR_A_WORKER = """
+from launcher.on_host.agent.messages import WorkerStart
 from launcher.on_host.agent.workers import StartError, created
 try:
-    created({"argv": ["true"], "cwd": "/", "env": {}}, (0, 1, 2))
+    created(WorkerStart("worker-0", ["true"], {}, "/", 1, "log", "progress"), (0, 1, 2))
 except StartError as error:
     print(error)
 """
@@ -122,8 +123,9 @@ def test_a_worker_for_which_there_is_no_process_is_told_with_the_limit(refused: 
 
 
 ASK_FOR_A_NAME = """
+from launcher.on_host.agent.messages import DialPorts, Target
 from launcher.on_host.agent.reach import Dialling
-print(Dialling([{"id": "a", "address": "a.invalid", "port": 1, "word": "w"}], 60, 60).results["a"])
+print(Dialling(DialPorts([Target("a", "a.invalid", 1, "w")], 60.0, 60.0)).results["a"])
 """
 
 

@@ -265,7 +265,7 @@ def test_without_a_fitting_python_the_message_names_the_versions(checkout: Path,
 def test_scripts_test_hands_its_arguments_to_pytest(ready: Path) -> None:
     (ready / "pytest.py").write_text("import sys; print(sys.argv[1:])")
 
-    with start(ready / "scripts/test", "-k", "two words") as process:
+    with start(ready / "scripts/test", "-k", "two words", CI="") as process:
         output, errors = process.communicate()
 
     assert output == "['-k', 'two words']\n", errors
