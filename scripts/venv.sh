@@ -1,8 +1,9 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by the scripts beside it: where this checkout is, and its .venv. A few milliseconds of shell tell whether that is
+# Sourced by the scripts of this checkout: where it is, and its .venv. A few milliseconds of shell tell whether that is
 # ready; Python starts, and sets it up, only where it is not.
 
-root=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")/.." && pwd -P)
+root=$(dirname -- "$(readlink -f -- "$0")")
+until [ -e "$root/pyproject.toml" ]; do root=$(dirname -- "$root"); done
 venv=$root/.venv
 
 # need_venv LEVEL SCRIPT [ARGUMENT...]: returns once .venv holds what LEVEL (run or test) needs. Where it does not yet,

@@ -44,7 +44,7 @@ def stand_in(place: Path, line: str) -> dict[str, str]:
     ssh.parent.mkdir()
     ssh.write_text(f'#!/bin/sh\nfor last; do :; done\nset -- sh -c "$last"\n{line}\n')
     ssh.chmod(0o755)
-    return {"PATH": f"{ssh.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return {"PATH": f"{ssh.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(place)}
 
 
 def test_a_host_without_proc_is_told(

@@ -341,10 +341,8 @@ def test_a_host_is_behind_another_one(hosts: Hosts, ssh: Ssh) -> None:
 @contextmanager
 def rig_by_hand(*command: str) -> Iterator[subprocess.Popen[str]]:
     """A rig of two hosts in a process of its own, which runs `command` on the login machine."""
-    words = [sys.executable, "-m", "rig", "2", "--", *command]
-    with subprocess.Popen(
-        words, cwd=ROOT / "tests", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    words = [ROOT / "tests/rig/run", "2", "--", *command]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
@@ -105,10 +106,10 @@ class Link(Job):
 
     @property
     def due(self) -> float:
-        return self._lease_until
+        return self._lease_until if self.is_open else math.inf
 
     def step(self, now: float) -> None:
-        if now > self._lease_until:
+        if now > self.due:
             self._abandon(f"no sign of life from the launcher for {self._lease:g} s (timeouts.lease)")
 
     def close(self) -> None:
