@@ -7,14 +7,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-NO_SSH = "`ssh` is not installed on this machine: install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
-"""What to say where `command` names a program that is not there."""
 ON_HOST = Path(__file__).resolve().parent / "on_host"
-OPTIONS = ("-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ClearAllForwardings=yes")
 MOST_PRINTED = 16 << 20
 """Bytes that may come from a host at most; an answer is shorter."""
-NO_END = "the login shell there prints without end"
-NO_END_REMEDY = "look at its ~/.bashrc and ~/.profile, which may print only in a terminal"
 
 
 def program(name: str) -> bytes:
@@ -22,7 +17,7 @@ def program(name: str) -> bytes:
     return (ON_HOST / f"{name}.py").read_bytes()
 
 
-def command(host: str, text: bytes, options: Sequence[str] = OPTIONS) -> list[str]:
+def command(host: str, text: bytes, options: Sequence[str]) -> list[str]:
     """The command that runs a program on a host: the program and then its input follow over stdin.
 
     In single quotes every login shell, be it fish or csh, takes the words as they are.

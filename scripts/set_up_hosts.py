@@ -23,6 +23,7 @@ from launcher.cluster.cluster import Host
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.access import chosen_options
+from launcher.hosts.connection import NO_END, NO_END_REMEDY, NO_SSH
 from launcher.hosts.ssh_complaint import explained
 from launcher.hosts.transport import ssh_options
 from launcher.wording import harmless, harmless_line
@@ -76,7 +77,7 @@ def main() -> int:
         write_error(f"setup_host: {harmless(str(error))}")
         return UsageError.exit_code
     if shutil.which("ssh") is None:
-        write_error(f"setup_host: {over_ssh.NO_SSH}")
+        write_error(f"setup_host: `ssh` is not installed on this machine: {NO_SSH}")
         return EXIT_HOST
     with ThreadPoolExecutor(AT_ONCE) as pool, Connections() as connections:
         done = list(pool.map(lambda place: set_up(place, given, connections), places))
@@ -213,7 +214,7 @@ def set_up(place: Place, given: bytes, connections: Connections) -> dict[str, An
         if connections.over:
             return None
         if over_ssh.went_too_far(process):
-            complain(name, over_ssh.NO_END, over_ssh.NO_END_REMEDY)
+            complain(name, NO_END, NO_END_REMEDY)
             return None
         how = f"the connection closed, ssh ended with exit code {process.wait()}"
         complaint.seek(0)
@@ -242,7 +243,7 @@ def answers(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
         noise += len(line)
         if noise > MOST_NOISE:
             process.kill()
-            yield {"failed": over_ssh.NO_END, "remedy": over_ssh.NO_END_REMEDY}
+            yield {"failed": NO_END, "remedy": NO_END_REMEDY}
 
 
 def understood(answer: str) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from launcher.on_host.agent.framing import GREETING, MOST_FROM_LAUNCHER, Decoder
 from launcher.on_host.agent.messages import Beat, Command
 
 NO_SSH = "install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
-NO_END = "look at its ~/.bashrc and ~/.profile, which may print only in a terminal; try: ssh {host} true | head"
+NO_END = "the login shell there prints without end"
+NO_END_REMEDY = "look at its ~/.bashrc and ~/.profile, which may print only in a terminal"
 MOST_NOISE = 1 << 20
 """Bytes that a login shell may print before the agent greets."""
 PATIENCE = 2.0
@@ -239,7 +240,7 @@ class Connection:
             except UnreadableError as error:
                 complaint = Complaint(f"it sent something unreadable: {error}")
             except NoEndError:
-                complaint = Complaint("the login shell there prints without end", NO_END.format(host=self.name))
+                complaint = Complaint(NO_END, f"{NO_END_REMEDY}; try: ssh {self.name} true | head")
             is_last = attempt == TRIES - 1
             if is_last or self._early is None or not complaint.passing or self._ended.is_set():
                 break

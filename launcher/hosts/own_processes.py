@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 
 from launcher.on_host.agent.processes import (
     KILL_AGAIN,
     PR_SET_CHILD_SUBREAPER,
     UNKILLABLE,
+    environment,
     has_children,
     kill_descendants,
     prctl,
+    processes,
     signal_tree,
 )
 
@@ -61,13 +62,4 @@ def end_what_is_left() -> None:
 def marked(mark: str) -> list[int]:
     """Every living process that bears the mark, whoever is its parent by now."""
     wanted = f"{MARK}={mark}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                bears = wanted in (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue  # it has ended, or is another user's
-            if bears:
-                found.append(int(entry.name))
-    return found
+    return [pid for pid in processes() if wanted in environment(pid)]

@@ -53,6 +53,15 @@ def processes() -> dict[int, tuple[int, int]]:
     return found
 
 
+def environment(pid: int) -> list[bytes]:
+    """A process's variables, `NAME=value` each; none where it has ended, or is another user's."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as variables:
+            return variables.read().split(b"\0")
+    except OSError:
+        return []
+
+
 def descendants(root: int, table: dict[int, tuple[int, int]]) -> list[int]:
     """All processes below `root`, children before grandchildren."""
     children: dict[int, list[int]] = {}

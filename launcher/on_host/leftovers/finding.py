@@ -6,7 +6,7 @@ import os
 import re
 import time
 
-from launcher.on_host.agent.processes import processes
+from launcher.on_host.agent.processes import environment, processes
 from launcher.on_host.leftovers.messages import LeftDirectory, LeftProcess
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -54,8 +54,8 @@ def is_own(pid: int) -> bool:
 
 def run_of(pid: int) -> str | None:
     """The run that a process belongs to."""
-    found = re.search(rb"(?:^|\0)LAUNCH_RUN_ID=([^\0]*)", contents(f"/proc/{pid}/environ"))
-    return os.fsdecode(found[1]) if found else None
+    named = (each.partition(b"=") for each in environment(pid))
+    return next((os.fsdecode(value) for name, _, value in named if name == b"LAUNCH_RUN_ID"), None)
 
 
 def name_of(pid: int) -> str:

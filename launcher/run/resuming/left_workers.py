@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from launcher.errors import LaunchError
+from launcher.on_host.agent.processes import environment, processes
 
 PATIENCE = 5.0
 """Seconds. The agent of a launcher that has gone needs 0.3 s, on a busy machine more."""
@@ -21,7 +22,7 @@ def await_their_end(run: str, output_dir: Path) -> None:
     """
     until = time.monotonic() + PATIENCE
     mark = b"LAUNCH_OUTPUT_DIR=" + os.fsencode(output_dir)
-    while left := [pid for pid in _others() if mark in _environment(pid)]:
+    while left := [pid for pid in processes() if pid != os.getpid() and mark in environment(pid)]:
         if time.monotonic() >= until:
             pids = " ".join(map(str, left))
             raise LaunchError(
@@ -29,18 +30,3 @@ def await_their_end(run: str, output_dir: Path) -> None:
                 f"(kill -9 {pids})"
             )
         time.sleep(LOOK)
-
-
-def _others() -> list[int]:
-    try:
-        names = [path.name for path in Path("/proc").iterdir()]
-        return [int(name) for name in names if name.isdecimal() and int(name) != os.getpid()]
-    except OSError:
-        return []  # no /proc: nobody is seen
-
-
-def _environment(pid: int) -> set[bytes]:
-    try:
-        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
-    except OSError:
-        return set()  # it has ended, or is another user's
