@@ -114,7 +114,7 @@ def test_a_host_that_is_lost_meanwhile_is_told_and_the_others_are_examined(
     hosts[0].kill_ssh_sessions()
 
     assert examined.errors() == {("connection", ("host1",))}
-    assert [bool(each["room"]) for each in examined.record["hosts"]] == [False, True, True]
+    assert [bool(each["packages"]) for each in examined.record["hosts"]] == [False, True, True]
 
 
 def hang(host: Host) -> None:
