@@ -43,19 +43,19 @@ def dialled(*targets: tuple[str, int], seconds: float = 60.0, look_up: float = 6
     dialling = Dialling(DialPorts(asked, seconds, look_up))
     while not dialling.done:
         poller = select.poll()
-        for fd, wanted in dialling.events.items():
+        for fd, wanted in dialling.polled.items():
             poller.register(fd, wanted)
         for each in ANSWERING:
             for fd in each.fds:
                 poller.register(fd, select.POLLIN)
         for fd, _ in poller.poll(max(0.0, dialling.until - time.monotonic()) * 1000):
-            if fd in dialling.events:
-                dialling.proceed(fd)
+            if fd in dialling.polled:
+                dialling.on_ready(fd)
             else:
-                ANSWERING[0].proceed(fd)
+                ANSWERING[0].on_ready(fd)
         if time.monotonic() >= dialling.until:
             dialling.give_up()
-    assert not dialling.events
+    assert not dialling.polled
     await_children(before)
     return dialling.results
 
@@ -116,7 +116,7 @@ def test_a_look_up_that_nobody_waits_for_leaves_no_process() -> None:
 def guest_of(answering: Answering, server: socket.socket) -> socket.socket:
     """Somebody who has connected, and has been answered."""
     guest = socket.create_connection(server.getsockname())
-    answering.proceed(server.fileno())
+    answering.on_ready(server.fileno())
     return guest
 
 
@@ -127,7 +127,7 @@ def test_who_knows_the_word_and_is_cut_off_at_once_disturbs_nobody(port: int) ->
     guest.send(proof(WORD.encode(), DIALS, guest.recv(100)))
     reset(guest)
     (fd,) = set(answering.fds) - {server.fileno()}
-    answering.proceed(fd)
+    answering.on_ready(fd)
 
     assert answering.fds == [server.fileno()]
     assert dialled(("127.0.0.1", port)) == {"127.0.0.1": ""}
@@ -139,7 +139,7 @@ def test_only_who_knows_the_word_is_answered_and_noted(port: int) -> None:
     with guest_of(answering, server) as guest:
         challenge = guest.recv(100)
         guest.send(proof(b"another word", DIALS, challenge))
-        answering.proceed(answering.fds[-1])
+        answering.on_ready(answering.fds[-1])
         with pytest.raises(ConnectionResetError):
             guest.recv(100)
     assert not answering.seen
@@ -155,7 +155,7 @@ def test_a_proof_that_was_overheard_serves_nobody_else(port: int) -> None:
         overheard = proof(WORD.encode(), DIALS, one.recv(100))
         assert other.recv(100)
         other.send(overheard)
-        answering.proceed(answering.fds[-1])
+        answering.on_ready(answering.fds[-1])
         with pytest.raises(ConnectionResetError):
             other.recv(100)
     assert not answering.seen

@@ -36,7 +36,7 @@ if False:  # names for type checkers only: typing costs start-up time
 
     from launcher.on_host.agent.evaluator import EvaluatorWatch
     from launcher.on_host.agent.held_ports import HeldPorts
-    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.jobs import Handlers
     from launcher.on_host.agent.link import Link
     from launcher.on_host.agent.messages import WorkerStart
 
@@ -64,7 +64,7 @@ class Workers(Job):
         self._look_for_listeners_at = 0.0
         self._poll_interval = BUSY_POLL
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         return {
             Put: self._put,
             Start: self._start,

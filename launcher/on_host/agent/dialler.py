@@ -11,7 +11,7 @@ from launcher.on_host.agent.reach import Dialling
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
 
-    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.jobs import Handlers
     from launcher.on_host.agent.messages import Event
 
 
@@ -22,7 +22,7 @@ class Dialler(Job):
         self._tell = tell
         self._dialling: Dialling | None = None
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         return {DialPorts: self._begin}
 
     def _begin(self, asked: DialPorts) -> None:
@@ -35,12 +35,12 @@ class Dialler(Job):
             self._dialling = None
 
     @property
-    def events(self) -> dict[int, int]:
-        return self._dialling.events if self._dialling is not None else {}
+    def polled(self) -> dict[int, int]:
+        return self._dialling.polled if self._dialling is not None else {}
 
-    def proceed(self, fd: int) -> None:
+    def on_ready(self, fd: int) -> None:
         if self._dialling is not None:
-            self._dialling.proceed(fd)
+            self._dialling.on_ready(fd)
             self._tell_when_done()
 
     @property

@@ -24,7 +24,7 @@ from launcher.on_host.agent.messages import (
 if False:  # names for type checkers only: typing costs start-up time
     from launcher.on_host.agent.deliveries import Deliveries
     from launcher.on_host.agent.files import Files
-    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.jobs import Handlers
     from launcher.on_host.agent.link import Link
     from launcher.on_host.agent.messages import Command
     from launcher.on_host.agent.receiving import Receiving
@@ -43,7 +43,7 @@ class ProjectJob(Job):
         self._link = link
         self._receiving: Receiving | None = None
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         following = dict.fromkeys((PrepareProject, BringProjectPiece, SettleProject), self._go_on)
         return {CompareProject: self._begin, **following}
 
@@ -76,7 +76,7 @@ class DeliveryJob(Job):
         self._link = link
         self._deliveries: Deliveries | None = None
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         return dict.fromkeys((BeginDelivery, DeliverPiece, PlaceDelivery, DropDelivery), self._go_on)
 
     def _go_on(self, asked: Command) -> None:
@@ -98,7 +98,7 @@ class GatheringJob(Job):
         self._link = link
         self._files: Files | None = None
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         return dict.fromkeys((ListFiles, SendFile, FilesArrived, ForgetFiles), self._go_on)
 
     def _go_on(self, asked: Command) -> None:

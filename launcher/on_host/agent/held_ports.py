@@ -16,7 +16,7 @@ if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Iterable
 
     from launcher.on_host.agent.gate import Gate, Strangers
-    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.jobs import Handlers
     from launcher.on_host.agent.link import Link
 
 
@@ -34,7 +34,7 @@ class HeldPorts(Job):
         """Once a worker may listen it is too late for a gate, which must be the first."""
         self._strangers: Strangers | None = None
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         return {Reserve: self._reserve}
 
     @property
@@ -108,13 +108,13 @@ class HeldPorts(Job):
         return self._gate.inodes if self._gate else frozenset()
 
     @property
-    def events(self) -> dict[int, int]:
+    def polled(self) -> dict[int, int]:
         answering = self._answering.fds if self._answering else ()
         return dict.fromkeys([*answering, *(self._gate.listeners if self._gate else ())], select.POLLIN)
 
-    def proceed(self, fd: int) -> None:
+    def on_ready(self, fd: int) -> None:
         if self._answering is not None and fd in self._answering.fds:
-            self._answering.proceed(fd)
+            self._answering.on_ready(fd)
         elif self._gate is not None and fd in self._gate.listeners:
             for task, address, number in self._gate.turn_away(fd):
                 self._link.tell(Stranger(task, address, number))

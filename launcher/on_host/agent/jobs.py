@@ -10,18 +10,18 @@ if False:  # names for type checkers only: typing costs start-up time
 
     from launcher.on_host.agent.messages import Command
 
-    Doers = dict[type[Command], Callable[[Any], None]]
+    Handlers = dict[type[Command], Callable[[Any], None]]
 
 
 class Job:
-    """One of them. It never waits: what it waits for is among its `events`, or `due`."""
+    """One of them. It never waits: what it waits for is among its `polled`, or `due`."""
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         """Who does what the launcher asks of this job."""
         return {}
 
     @property
-    def events(self) -> dict[int, int]:
+    def polled(self) -> dict[int, int]:
         """Its descriptors, and what it waits for at each."""
         return {}
 
@@ -30,7 +30,7 @@ class Job:
         """When it has something to do even if nothing happens, on the monotonic clock."""
         return math.inf
 
-    def proceed(self, fd: int) -> None:
+    def on_ready(self, fd: int) -> None:
         """Something has happened at one of its descriptors."""
 
     def step(self, now: float) -> None:

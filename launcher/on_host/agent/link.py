@@ -16,7 +16,7 @@ from launcher.on_host.agent.messages import Alive, Beat, Hello, Ready
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable, Mapping
 
-    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.jobs import Handlers
     from launcher.on_host.agent.messages import Command, Event
 
 FIRST_LEASE = 15.0
@@ -27,15 +27,15 @@ class Link(Job):
     """To the launcher, until that is gone."""
 
     def __init__(
-        self, known: Mapping[str, type[Command]], obey: Callable[[Command], None], abandon: Callable[[str], None]
+        self, known: Mapping[str, type[Command]], dispatch: Callable[[Command], None], shut_down: Callable[[str], None]
     ) -> None:
-        """`abandon`: called with the reason once the launcher is gone."""
+        """`shut_down`: called with the reason once the launcher is gone."""
         self.is_open = True
         self.waiting = 0
         """Bytes that the launcher has not taken yet."""
         self._known = known
-        self._obey = obey
-        self._abandon = abandon
+        self._dispatch = dispatch
+        self._shut_down = shut_down
         self._outgoing: list[memoryview] = []
         self._decoder = Decoder(MOST_FROM_LAUNCHER, MOST_FROM_LAUNCHER)
         self._lease = FIRST_LEASE
@@ -43,7 +43,7 @@ class Link(Job):
         for fd in (0, 1):
             os.set_blocking(fd, False)
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         return {Hello: self._greet, Beat: self._answer}
 
     def _greet(self, asked: Hello) -> None:
@@ -69,7 +69,7 @@ class Link(Job):
             except BlockingIOError:
                 return
             except OSError:
-                self._abandon("the launcher has closed its end")
+                self._shut_down("the launcher has closed its end")
                 return
             self.waiting -= written
             if written == len(self._outgoing[0]):
@@ -78,11 +78,11 @@ class Link(Job):
                 self._outgoing[0] = self._outgoing[0][written:]
 
     @property
-    def events(self) -> dict[int, int]:
+    def polled(self) -> dict[int, int]:
         reading = {0: select.POLLIN} if self.is_open else {}
         return {**reading, 1: select.POLLOUT} if self._outgoing else reading
 
-    def proceed(self, fd: int) -> None:
+    def on_ready(self, fd: int) -> None:
         if fd == 0:
             self._read()
         else:
@@ -96,13 +96,13 @@ class Link(Job):
         except OSError:
             data = b""
         if not data:
-            self._abandon("the launcher has gone")
+            self._shut_down("the launcher has gone")
         self._lease_until = time.monotonic() + self._lease
         try:
             for head, body in self._decoder.feed(data):
-                self._obey(checked(self._known, head, body))
+                self._dispatch(checked(self._known, head, body))
         except UnreadableError as error:
-            self._abandon(f"the launcher sent something unreadable: {error}")
+            self._shut_down(f"the launcher sent something unreadable: {error}")
 
     @property
     def due(self) -> float:
@@ -110,7 +110,7 @@ class Link(Job):
 
     def step(self, now: float) -> None:
         if now > self.due:
-            self._abandon(f"no sign of life from the launcher for {self._lease:g} s (timeouts.lease)")
+            self._shut_down(f"no sign of life from the launcher for {self._lease:g} s (timeouts.lease)")
 
     def close(self) -> None:
         self.is_open = False

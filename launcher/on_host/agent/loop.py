@@ -20,7 +20,7 @@ from launcher.on_host.agent.stopping import Stopping
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable, Iterable, Mapping
 
-    from launcher.on_host.agent.jobs import Doers, Job
+    from launcher.on_host.agent.jobs import Handlers, Job
     from launcher.on_host.agent.messages import Command
 
     More = Callable[["Agent"], Iterable[Job]]
@@ -46,7 +46,7 @@ class Agent:
         self._told_to_end = False
         self._asked_to_stop = False
         self._wakeup = self._heed_signals()
-        self.link = Link(known, self._obey, self._abandon)
+        self.link = Link(known, self._dispatch, self._shut_down)
         self._ports = HeldPorts(self.link)
         self._stopping = Stopping(self.link.tell, self._emptied)
         self._workers = Workers(self.link, self._ports, lambda: self._stopping.is_under_way)
@@ -63,9 +63,9 @@ class Agent:
             DeliveryJob(self.link),
             GatheringJob(self.link),
         ]
-        self._doers: Doers = {Stop: self._stop}
+        self._handlers: Handlers = {Stop: self._stop}
         for job in self._jobs:
-            self._doers.update(job.doers())
+            self._handlers.update(job.handlers())
 
     # ---- signals
     def _heed_signals(self) -> int:
@@ -88,7 +88,7 @@ class Agent:
 
     def _after_signals(self) -> None:
         if self._told_to_end:
-            self._abandon("the agent was told to end by a signal")
+            self._shut_down("the agent was told to end by a signal")
         if self._asked_to_stop:
             self._asked_to_stop = False
             self.link.tell(StopAsked())
@@ -109,7 +109,7 @@ class Agent:
         self._stopping.begin(asked.number, asked.grace)
         self._reap()
 
-    def _abandon(self, reason: str) -> None:
+    def _shut_down(self, reason: str) -> None:
         """Nobody will say what to do any more: stop everything, and end. The reason stands on stderr."""
         if self.link.is_open:
             os.write(2, f"{reason}; all workers were stopped\n".encode())
@@ -125,7 +125,7 @@ class Agent:
     def run(self) -> None:
         """Serve until the launcher is gone and nothing is left."""
         while not self._is_over:
-            owners = {fd: job for job in self._jobs for fd in job.events}
+            owners = {fd: job for job in self._jobs for fd in job.polled}
             for fd, _ in self._poller().poll(self._timeout() * 1000 + 0.5):
                 self._serve(fd, owners.get(fd))
             self._after_signals()
@@ -139,7 +139,7 @@ class Agent:
         if self._guard_gone is not None:
             poller.register(self._guard_gone, select.POLLIN)
         for job in self._jobs:
-            for fd, wanted in job.events.items():
+            for fd, wanted in job.polled.items():
                 poller.register(fd, wanted)
         return poller
 
@@ -152,9 +152,9 @@ class Agent:
             self._reap()
         elif fd == self._guard_gone:
             self._guard_gone = None
-            self._abandon("the guard process beside the agent was killed")
-        elif owner is not None and fd in owner.events:  # an earlier one of this turn may have closed it
-            owner.proceed(fd)
+            self._shut_down("the guard process beside the agent was killed")
+        elif owner is not None and fd in owner.polled:  # an earlier one of this turn may have closed it
+            owner.on_ready(fd)
 
-    def _obey(self, command: Command) -> None:
-        self._doers[type(command)](command)
+    def _dispatch(self, command: Command) -> None:
+        self._handlers[type(command)](command)

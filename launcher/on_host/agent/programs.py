@@ -12,7 +12,7 @@ from launcher.on_host.agent.workers import StartError, created
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
 
-    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.jobs import Handlers
     from launcher.on_host.agent.messages import Event
 
 PIECE = 1 << 16
@@ -29,7 +29,7 @@ class Programs(Job):
         self._tell = tell
         self._programs: dict[str, AskedProgram] = {}
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         return {AskProgram: self._ask, TellProgram: self._say}
 
     def _ask(self, asked: AskProgram) -> None:
@@ -43,13 +43,13 @@ class Programs(Job):
             self._programs[asked.name].say(asked.said, asked.last)
 
     @property
-    def events(self) -> dict[int, int]:
-        return {fd: wanted for each in self._programs.values() for fd, wanted in each.events.items()}
+    def polled(self) -> dict[int, int]:
+        return {fd: wanted for each in self._programs.values() for fd, wanted in each.polled.items()}
 
-    def proceed(self, fd: int) -> None:
+    def on_ready(self, fd: int) -> None:
         for each in self._programs.values():
-            if fd in each.events:
-                each.proceed(fd)
+            if fd in each.polled:
+                each.on_ready(fd)
 
     def child_ended(self, pid: int, status: int) -> None:
         for name, program in list(self._programs.items()):
@@ -85,7 +85,7 @@ class AskedProgram:
         self.say(asked.said, last=False)
 
     @property
-    def events(self) -> dict[int, int]:
+    def polled(self) -> dict[int, int]:
         """What to wait for at which of its pipes."""
         reading = dict.fromkeys(self._room, select.POLLIN)
         return {**reading, self._stdin: select.POLLOUT} if self._listens and self._to_say else reading
@@ -96,7 +96,7 @@ class AskedProgram:
         self._all_said |= last
         self._write()
 
-    def proceed(self, fd: int) -> None:
+    def on_ready(self, fd: int) -> None:
         """Something happened at one of its pipes."""
         if fd == self._stdin:
             self._write()

@@ -70,7 +70,7 @@ class Answering:
         """What is waited for."""
         return [*self.listeners, *self._guests]
 
-    def proceed(self, fd: int) -> None:
+    def on_ready(self, fd: int) -> None:
         """Somebody comes, or says something."""
         if fd in self.listeners:
             self._welcome(self.listeners[fd])
@@ -185,7 +185,7 @@ class Dialling:
         self._known: dict[str, int] = {}
         """How many addresses each target has."""
         self._resolving: Resolving | None = None
-        self.events: dict[int, int] = {}
+        self.polled: dict[int, int] = {}
         self.results: dict[str, str] = {}
         self.reached: dict[str, str] = {}
         """Which address answered, of each target's address."""
@@ -204,7 +204,7 @@ class Dialling:
             try:
                 self._resolving = Resolving(names)
                 self.until = time.monotonic() + self._look_up
-                self.events[self._resolving.fd] = select.POLLIN
+                self.polled[self._resolving.fd] = select.POLLIN
             except OSError as error:
                 self._unresolved(in_words(error))
 
@@ -235,9 +235,9 @@ class Dialling:
             each.close()
             raise OSError(code, os.strerror(code))
         self._open[each.fileno()] = each, place, target
-        self.events[each.fileno()] = select.POLLOUT
+        self.polled[each.fileno()] = select.POLLOUT
 
-    def proceed(self, fd: int) -> None:
+    def on_ready(self, fd: int) -> None:
         """Something happened on a connection, or a name was looked up."""
         if self._resolving is not None and fd == self._resolving.fd:
             self._add_addresses()
@@ -253,8 +253,8 @@ class Dialling:
         if code:
             # One that knows another word resets the connection.
             why = SOMETHING_ELSE if fd in self._challenges else explained(OSError(code, os.strerror(code)))
-        elif self.events[fd] == select.POLLOUT:
-            self.events[fd] = select.POLLIN  # connected; now the challenge
+        elif self.polled[fd] == select.POLLOUT:
+            self.polled[fd] = select.POLLIN  # connected; now the challenge
             return
         elif fd not in self._challenges:
             why = self._meet_challenge(fd, each, target.word.encode())
@@ -328,12 +328,12 @@ class Dialling:
 
     def _close(self, fd: int) -> None:
         self._open.pop(fd)[0].close()
-        del self.events[fd]
+        del self.polled[fd]
         self._challenges.pop(fd, None)
 
     def _stop_resolving(self) -> None:
         if self._resolving is not None:
-            del self.events[self._resolving.fd]
+            del self.polled[self._resolving.fd]
             self._resolving.close()
             self._resolving = None
 

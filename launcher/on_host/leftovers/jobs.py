@@ -22,7 +22,7 @@ from launcher.on_host.leftovers.messages import (
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
 
-    from launcher.on_host.agent.jobs import Doers
+    from launcher.on_host.agent.jobs import Handlers
     from launcher.on_host.agent.link import Link
     from launcher.on_host.agent.messages import Event
 
@@ -35,7 +35,7 @@ class LeftoversJob(Job):
         self._answer: Event | None = None
         self._answered, self._answered_write = os.pipe()
 
-    def doers(self) -> Doers:
+    def handlers(self) -> Handlers:
         return {
             FindLeftovers: lambda asked: self._begin(lambda: found(asked)),
             EndRun: lambda asked: self._begin(lambda: RunEnded(end_run(asked.run, asked.grace))),
@@ -56,10 +56,10 @@ class LeftoversJob(Job):
         threading.Thread(target=answer, daemon=True).start()
 
     @property
-    def events(self) -> dict[int, int]:
+    def polled(self) -> dict[int, int]:
         return {self._answered: select.POLLIN}
 
-    def proceed(self, fd: int) -> None:
+    def on_ready(self, fd: int) -> None:
         os.read(fd, 1)
         if self._answer is None:
             os._exit(1)
