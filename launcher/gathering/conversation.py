@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import TypeVar
 
 from launcher.gathering.arrival import Arrival
@@ -27,14 +26,16 @@ from launcher.on_host.agent.messages import (
     ListFiles,
     SendFile,
 )
+from launcher.transfer.answer_queue import AnswerQueue
 from launcher.wording import exact_size
 
 Kind = TypeVar("Kind", bound=Event)
 AHEAD = 64
 """Files asked for before the first of them has come, so that a distant host is not idle between small ones."""
 
-MOST_UNHEARD, MOST_WORDS_UNHEARD = 2 * window.MOST, 20_000
-"""Bytes, and answers, that wait here for a slow disk. No agent of ours has more than window.MOST bytes on its way."""
+MOST_UNHEARD, ANSWER_COST = 2 * window.MOST, 1600
+"""Bytes that wait here for a slow disk, and what each answer counts beside its content. No agent of ours has more than
+window.MOST bytes on its way."""
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What comes of answers that no agent of ours gives."""
 
@@ -105,44 +106,25 @@ class Conversation:
     def __init__(self, ask: Ask, numbers: Iterator[int]) -> None:
         """`numbers`: of the questions; no other conversation of this launcher may have the same."""
         self._ask = ask
-        self._heard: SimpleQueue[Event | Exception | None] = SimpleQueue()
         self._numbers = numbers
-        self._lock = threading.Lock()
-        self._unheard = self._words_unheard = 0
-        self._is_deaf = False
-        """No answer is heard any more: too much has come, or nobody asks."""
+        self._answers = AnswerQueue(_cost, MOST_UNHEARD, RefusedError("it sends more than was asked of it"))
 
     # ---- for other threads
     def hear(self, news: Event | Exception) -> None:
         """Pass on an answer of the agent, or the reason why none will come."""
-        if isinstance(news, Event):
-            with self._lock:
-                if self._is_deaf:
-                    return
-                self._unheard += _length(news)
-                self._words_unheard += 1
-                self._is_deaf = self._unheard > MOST_UNHEARD or self._words_unheard > MOST_WORDS_UNHEARD
-                if self._is_deaf:
-                    self._heard.put(RefusedError("it sends more than was asked of it"))
-                    return
-        self._heard.put(news)
+        self._answers.put(news)
 
     def close(self) -> None:
         """Nobody listens to answers any more."""
-        with self._lock:
-            self._is_deaf = True
+        self._answers.close()
 
     def wake(self) -> None:
         """Let `pause` end."""
-        self._heard.put(None)
+        self._answers.put(None)
 
     def left_unheard(self) -> list[Event | Exception | None]:
         """Take out all that has come and was not heard."""
-        left = []
-        with contextlib.suppress(Empty):
-            while True:
-                left.append(self._heard.get_nowait())
-        return left
+        return list(self._answers.left())
 
     # ---- for the one that asks
     def pause(self, seconds: float | None) -> None:
@@ -153,7 +135,7 @@ class Conversation:
         """
         until = None if seconds is None else time.monotonic() + seconds
         with contextlib.suppress(Empty):
-            while self._next(self._heard.get(timeout=until and max(0.0, until - time.monotonic()))) is not None:
+            while self._next(until and max(0.0, until - time.monotonic())) is not None:
                 pass  # an answer that nobody waits for any more
 
     def list(self, root: str, names: Sequence[str]) -> Listing:
@@ -235,24 +217,19 @@ class Conversation:
             HostAwayError, GivenUpError: no answer will come.
         """
         while True:
-            news = self._next(self._heard.get())
+            news = self._next()
             if news is not None and getattr(news, "number", None) == number:
                 return news
 
-    def _next(self, heard: Event | Exception | None) -> Event | None:
-        if isinstance(heard, Exception):
-            raise heard
-        if heard is not None:
-            with self._lock:
-                self._unheard -= _length(heard)
-                self._words_unheard -= 1
-            if _length(heard):
-                self._ask(FilesArrived(_length(heard)))
-        return heard
+    def _next(self, timeout: float | None = None) -> Event | None:
+        news = self._answers.get(timeout)
+        if isinstance(news, FilePiece) and news.data:
+            self._ask(FilesArrived(len(news.data)))
+        return news
 
 
-def _length(news: Event) -> int:
-    return len(news.data) if isinstance(news, FilePiece) else 0
+def _cost(news: Event) -> int:
+    return ANSWER_COST + (len(news.data) if isinstance(news, FilePiece) else 0)
 
 
 def expected(news: Event, kind: type[Kind]) -> Kind:

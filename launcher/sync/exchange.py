@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from queue import SimpleQueue
 from typing import TypeVar
 
 from launcher.errors import HostError
@@ -26,6 +25,7 @@ from launcher.on_host.agent.window import MOST
 from launcher.sync.complaints import failed, in_the_way, left_there, no_room, not_received, waiting
 from launcher.sync.project import Project
 from launcher.sync.rsync import Rsync
+from launcher.transfer.answer_queue import AnswerQueue
 from launcher.transfer.outgoing import FRAME_COST, PIECE, Outgoing
 from launcher.transfer.under_way import UnderWay
 from launcher.wording import amount
@@ -33,11 +33,10 @@ from launcher.wording import amount
 WORTH_RSYNC = 8 << 20
 """Bytes from which rsync is used: it needs a connection of its own, in whose time this much is sent without it."""
 
-
 MOST_UNHEARD = 2 * MOST // FRAME_COST
-"""Answers that wait while nobody listens, as when rsync runs. An agent of ours has one for each frame on its way."""
-MOST_SAID = 100
-"""Answers to all else: there are half a dozen questions."""
+"""Answers about pieces that wait while nobody listens. An agent of ours has one for each frame on its way."""
+LONG_ANSWER = MOST_UNHEARD // 100
+"""What any other answer counts: it may list all files, and there are half a dozen of them."""
 
 Kind = TypeVar("Kind", bound=Event)
 
@@ -74,25 +73,16 @@ class Exchange:
         self._ask = ask
         self._say = say
         self._rsync = rsync
-        self._heard: SimpleQueue[Event | HostError | None] = SimpleQueue()
-        self._said = 0
-        self._is_deaf = False
-        """Too much was said: what may come is no longer heard."""
+        self._answers = AnswerQueue(_cost, MOST_UNHEARD, HostError(f"{host}: it sends more than was asked of it"))
         self._sent = 0
 
     # ---- for other threads
     def hear(self, answer: Event) -> None:
-        """Pass on what the agent answers; always by the same thread."""
-        self._said += not isinstance(answer, ProjectPieceBrought)
-        if self._heard.qsize() > MOST_UNHEARD or self._said > MOST_SAID:
-            if not self._is_deaf:
-                self._heard.put(HostError(f"{self._host}: it sends more than was asked of it"))
-            self._is_deaf = True
-        else:
-            self._heard.put(answer)
+        """Pass on what the agent answers."""
+        self._answers.put(answer)
 
     def stop(self) -> None:
-        self._heard.put(None)
+        self._answers.put(StoppedError())
         if self._rsync is not None:
             self._rsync.end()
 
@@ -191,16 +181,14 @@ class Exchange:
         return missing
 
     def _answer(self, kind: type[Kind]) -> Kind:
-        while (answer := self._heard.get()) is not None:
-            if isinstance(answer, HostError):
-                raise answer
-            if isinstance(answer, ProjectFailed):
-                raise HostError(failed(self._host, self._top, answer.path, answer.code, answer.reason))
-            if isinstance(answer, ProjectWaits):
-                self._say(waiting(self._host, answer.path))
-            elif isinstance(answer, kind):
-                return answer
-        raise StoppedError
+        while True:
+            match self._answers.get():
+                case ProjectFailed(path, code, reason):
+                    raise HostError(failed(self._host, self._top, path, code, reason))
+                case ProjectWaits(path):
+                    self._say(waiting(self._host, path))
+                case answer if isinstance(answer, kind):
+                    return answer
 
     # ---- what the user is told
     def _under_way(self, numbers: Sequence[int]) -> Callable[[int], None]:
@@ -215,3 +203,7 @@ class Exchange:
             self._say(f"{self._host}: project synced, {', '.join(words)}")
         if kept:
             self._say(left_there(self._host, kept))
+
+
+def _cost(answer: Event) -> int:
+    return 1 if isinstance(answer, ProjectPieceBrought) else LONG_ANSWER

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from launcher.gathering.conversation import MOST_UNHEARD, MOST_WORDS_UNHEARD, Conversation, HostAwayError
+from launcher.gathering.conversation import ANSWER_COST, MOST_UNHEARD, Conversation, HostAwayError
 from launcher.gathering.gathering import Gathering
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.record import Record, in_turn
@@ -324,7 +324,8 @@ def test_a_host_that_sends_faster_than_it_may_fills_no_memory() -> None:
 
 def test_answers_without_end_and_without_content_fill_no_memory() -> None:
     conversation = Conversation(lambda *_, **__: None, itertools.count(1))
-    for _ in range(MOST_WORDS_UNHEARD + 1000):
+    most = MOST_UNHEARD // ANSWER_COST
+    for _ in range(most + 1000):
         conversation.hear(FileSent(1, 1, "", 1, unchanged=True))
 
-    assert len(conversation.left_unheard()) <= MOST_WORDS_UNHEARD + 1
+    assert len(conversation.left_unheard()) <= most + 1
