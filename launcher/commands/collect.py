@@ -27,8 +27,7 @@ from launcher.hosts import events
 from launcher.hosts.access import chosen_options
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.attending import attend
-from launcher.hosts.one_host import Inbox
-from launcher.hosts.signals import signals_into
+from launcher.hosts.inbox import Inbox, signals_into
 from launcher.run.request import Request, requested_cluster
 from launcher.run.resuming.resumption import is_unchanged
 from launcher.run.resuming.ssh_consent import ask_for_options

@@ -26,9 +26,8 @@ from launcher.doctor.visit import Visit
 from launcher.errors import EXIT_DONE, EXIT_HOST
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.attending import StopRequestedError
-from launcher.hosts.one_host import Inbox
+from launcher.hosts.inbox import Inbox, signals_into
 from launcher.hosts.own_processes import end_what_is_left
-from launcher.hosts.signals import signals_into
 from launcher.run.request import Request, requested_cluster
 
 EPILOG = """\b

@@ -20,8 +20,7 @@ from launcher.errors import EXIT_DONE, EXIT_HOST, UsageError
 from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.attending import StopRequestedError, attend_until, never
-from launcher.hosts.one_host import Inbox
-from launcher.hosts.signals import signals_into
+from launcher.hosts.inbox import Inbox, signals_into
 from launcher.hosts.transport import LEFTOVERS
 from launcher.on_host.agent.messages import Command, Event
 from launcher.on_host.leftovers.messages import (

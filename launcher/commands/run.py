@@ -15,9 +15,8 @@ from launcher.cluster.plan import is_off
 from launcher.commands import options
 from launcher.errors import EXIT_DONE, UsageError
 from launcher.hosts.all_hosts import Hosts
-from launcher.hosts.one_host import Inbox
+from launcher.hosts.inbox import Inbox, signals_into
 from launcher.hosts.own_processes import adopt_orphans, end_what_is_left
-from launcher.hosts.signals import signals_into
 from launcher.run.missing_program import refuse_missing_programs
 from launcher.run.request import Request, requested_cluster
 

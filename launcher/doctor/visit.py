@@ -18,7 +18,7 @@ from launcher.hosts import events
 from launcher.hosts.all_hosts import DIAL_SECONDS, LOOK_UP_SECONDS, Hosts
 from launcher.hosts.attending import attend_until
 from launcher.hosts.facts import HostFacts
-from launcher.hosts.one_host import Inbox
+from launcher.hosts.inbox import Inbox
 from launcher.hosts.ssh_complaint import Complaint
 from launcher.on_host.agent.framing import UnreadableError
 from launcher.on_host.agent.messages import (

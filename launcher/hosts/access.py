@@ -14,7 +14,6 @@ from launcher.errors import HostError
 from launcher.hosts.agent_process import AgentProcess
 from launcher.hosts.shortage import MORE_FILES, of_this_machine
 from launcher.hosts.ssh_complaint import Complaint, explained
-from launcher.hosts.ssh_destination import destination
 from launcher.hosts.transport import AGENT, SSH, agent_argv, local, over_ssh, ssh_options
 from launcher.on_host.agent.limits import raise_open_files, restore_open_files
 from launcher.wording import counted
@@ -23,6 +22,7 @@ OPEN_FILES, OPEN_FILES_A_HOST = 40, 12
 """What a launcher has open at most, for itself and for each host: pipes, logs, files that are gathered or sent."""
 ASKING_SSH = 2.0
 """Seconds that ssh gets to read its configuration, which may run programs (`Match exec`)."""
+SSH_PORT = "22"
 
 
 class NotStartedError(Exception):
@@ -90,7 +90,7 @@ class Access:
             ).stdout
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        return destination(told, self.host)
+        return ssh_destination(told, self.host)
 
     def explained(self, said: str, ended: str) -> Complaint:
         """Why the agent ended, from its stderr and the way it did."""
@@ -110,3 +110,19 @@ def chosen_options(host: Host) -> list[str]:
     """What the cluster file says of the way to a host, as arguments of ssh; the first of two wins."""
     config = ["-F", str(Path(working_directory(), Path(host.ssh.config).expanduser()))] if host.ssh.config else []
     return [*config, *host.ssh.options]
+
+
+def ssh_destination(config: str, host: str) -> str:
+    """`10.77.0.12`, `10.77.0.12 port 2222`, `10.77.0.12 through gate`; empty where that is the host's own name.
+
+    Args:
+        config: what `ssh -G` printed: a keyword in small letters and its value on each line.
+        host: as the cluster file names it, with `user@` if that is there.
+    """
+    options = dict(line.split(" ", 1) for line in reversed(config.splitlines()) if " " in line)
+    name = options.get("hostname", "")
+    port = options.get("port", SSH_PORT)
+    jump = options.get("proxyjump", "none")
+    if name == host.rpartition("@")[2] and port == SSH_PORT and jump == "none":
+        return ""
+    return name + (f" port {port}" if port != SSH_PORT else "") + (f" through {jump}" if jump != "none" else "")

@@ -20,9 +20,10 @@ from launcher.errors import HostError
 from launcher.hosts import events
 from launcher.hosts.access import access, allow_open_files
 from launcher.hosts.attending import Observer, attend_until, raise_if_interrupted
+from launcher.hosts.connection import Connection
 from launcher.hosts.facts import VARIABLES, HostFacts, same_machines
 from launcher.hosts.heartbeat import Heartbeat
-from launcher.hosts.one_host import HostConnection, Inbox, receive, start
+from launcher.hosts.inbox import Inbox, receive
 from launcher.hosts.reachability import LOOPBACK, Proof
 from launcher.hosts.shortage import for_shortage
 from launcher.hosts.transport import AGENT, CONNECTING_AT_ONCE
@@ -36,7 +37,9 @@ from launcher.on_host.agent.messages import (
     Hello,
     Put,
     Reserve,
+    Start,
     Stop,
+    WorkerStart,
 )
 
 SETTLE = 0.5
@@ -64,9 +67,9 @@ class Hosts:
         self._heartbeat = Heartbeat(lease)
         self._hosts = tuple(hosts)
         self._program, self._known = program, known
-        self._gate = threading.Semaphore(CONNECTING_AT_ONCE)
+        self._slots = threading.Semaphore(CONNECTING_AT_ONCE)
         allow_open_files(len(self._hosts))
-        self._brought: dict[str, Put] = {}
+        self._files: dict[str, Put] = {}
         self._admitted = ""
         self._answers = _Answers()
         self.losses: dict[str, str] = {}
@@ -74,9 +77,9 @@ class Hosts:
         """
         self._connections = {host.name: self._connect(host) for host in self._hosts}
 
-    def _connect(self, host: Host, former: HostConnection | None = None) -> HostConnection:
+    def _connect(self, host: Host, former: Connection | None = None) -> Connection:
         way = replace(access(host, self._lease), packages=self._program)
-        connection = HostConnection(host.name, host.tasks, way, self._inbox, self._gate, former, self._known)
+        connection = Connection(host.name, host.tasks, way, self._inbox, self._slots, former, self._known)
         connection.send(Hello(self._lease, list(VARIABLES)))
         return connection
 
@@ -96,11 +99,11 @@ class Hosts:
         """What each host told of itself, once it is prepared."""
         return self._answers.facts
 
-    def bring(self, host: str, root: str, files: Mapping[str, bytes]) -> None:
+    def put_files(self, host: str, root: str, files: Mapping[str, bytes]) -> None:
         """Write small files below `root` on a host, before anything is started there."""
         sizes = [(path, len(data)) for path, data in files.items()]
-        self._brought[host] = Put(root, sizes, b"".join(files.values()))
-        self.send(host, self._brought[host])
+        self._files[host] = Put(root, sizes, b"".join(files.values()))
+        self.send(host, self._files[host])
 
     def send(self, host: str, command: Command) -> None:
         """Ask a host's agent for something; one that is away takes nothing."""
@@ -113,7 +116,7 @@ class Hosts:
     def prepare(self, timeout: float, observe: Observer) -> ClusterSpec:
         """Every task gets a port, at an address which all other hosts have reached.
 
-        `observe` sees every event of that time, and has to give it to `see`.
+        `observe` sees every event of that time, and has to give it to `update`.
 
         Raises:
             HostError: within `timeout` seconds a host did not answer, has no port to give, or cannot be reached.
@@ -130,7 +133,7 @@ class Hosts:
         addresses = self._proven_addresses(word, until, observe)
         return cluster_spec(self._hosts, self._answers.ports, addresses)
 
-    def see(self, event: events.Event) -> None:
+    def update(self, event: events.Event) -> None:
         """Take note of what a host tells of itself, and of its loss, whenever that is."""
         match event:
             case events.HostReady(host, told):
@@ -138,7 +141,7 @@ class Hosts:
             case events.HostLost(host):
                 self.losses[host] = event.complaint
 
-    def call_lost_again(self, observe: Observer) -> None:
+    def reconnect_lost(self, observe: Observer) -> None:
         """Begin to connect anew to each host that was lost, before the hosts are prepared another time.
 
         `observe` sees, as in `prepare`, what was said before: it is no answer to what is asked next.
@@ -155,8 +158,8 @@ class Hosts:
             if former.lost:
                 self._answers.forget(host.name)
                 self._connections[host.name] = self._connect(host, former=former)
-                if host.name in self._brought:
-                    self.send(host.name, self._brought[host.name])
+                if host.name in self._files:
+                    self.send(host.name, self._files[host.name])
 
     @property
     def _is_alone(self) -> bool:
@@ -188,7 +191,7 @@ class Hosts:
             return answers.failures.keys() >= set(missing())
 
         for event in attend_until(self, self._inbox, over, lambda: min(until, answers.give_up_at), observe):
-            answers.add(event)
+            answers.update(event)
         if answers.failures:
             failures = answers.failures.copy()
             answers.forget_failures()
@@ -209,12 +212,12 @@ class Hosts:
         """Start every task of the plan on its host."""
         self._admitted = plan.admitted
         for host in self._hosts:
-            self.send(host.name, start(plan.on(host.name), host.hold_ports, plan.admitted))
+            self.send(host.name, start_command(plan.on(host.name), host.hold_ports, plan.admitted))
 
     def start_again(self, plan: TaskPlan) -> None:
         """Start a task whose process has ended, as before: same port, same log."""
         host = next(host for host in self._hosts if host.name == plan.host)
-        self.send(host.name, start([plan], host.hold_ports, self._admitted))
+        self.send(host.name, start_command([plan], host.hold_ports, self._admitted))
 
     def await_evaluator(self, plan: TaskPlan) -> None:
         """Look whether an evaluator has seen the last checkpoint; the answer is `EvaluatorDone`."""
@@ -258,7 +261,7 @@ class _Answers:
         self.give_up_at = math.inf
         """Once a host has failed, others get a moment to fail as well."""
 
-    def add(self, event: events.Event) -> None:
+    def update(self, event: events.Event) -> None:
         match event:
             case events.PortsReserved(host, ports):
                 self.ports[host] = ports
@@ -297,3 +300,12 @@ def cluster_spec(
     return ClusterSpec(
         {task: dialled_at(addresses[host.name], port) for host in hosts for task, port in ports[host.name].items()}
     )
+
+
+def start_command(plans: Iterable[TaskPlan], hold: bool, admitted: str) -> Start:
+    """The command that starts these workers; `admitted`: as `AttemptPlan` has it."""
+    workers = [
+        WorkerStart(plan.task.slug, list(plan.argv), dict(plan.env), plan.workdir, plan.port, plan.log, plan.progress)
+        for plan in plans
+    ]
+    return Start(workers, hold, admitted)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from launcher.hosts import events
-from launcher.hosts.connection import Inbox, receive
+from launcher.hosts.inbox import Inbox, receive
 
 Observer = Callable[[events.Event], None]
 

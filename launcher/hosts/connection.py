@@ -8,18 +8,18 @@ import os
 import random
 import threading
 import time
-from collections.abc import Sequence
-from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
+from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.hosts.access import Access, NotStartedError
 from launcher.hosts.agent_messages import AgentMessages
 from launcher.hosts.agent_process import GOODBYE, AgentProcess
+from launcher.hosts.inbox import Backlog, Inbox, QueuedEvent
 from launcher.hosts.ssh_complaint import Complaint
 from launcher.on_host.agent.fields import encode
 from launcher.on_host.agent.framing import GREETING, MOST_FROM_LAUNCHER, Decoder, UnreadableError
-from launcher.on_host.agent.messages import Beat, Command
+from launcher.on_host.agent.messages import EVENTS, Beat, Command, Event
 
 NO_SSH = "install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
 NO_END = "the login shell there prints without end"
@@ -30,7 +30,7 @@ PATIENCE = 2.0
 """Seconds without a first answer after which it is told that a host is waited for."""
 LONG_TURN = 10.0
 """Seconds after which a host that is still connecting no longer keeps others from it."""
-MOST_UNREAD = 1 << 22
+MOST_BACKLOG = 1 << 22
 """Bytes of what one host tells that may wait in the inbox, where each event counts..."""
 EVENT_COST = 1 << 12
 """...as many bytes at least."""
@@ -47,42 +47,6 @@ class NoEndError(Exception):
     """A login shell prints, and the agent does not get its turn."""
 
 
-class Unread:
-    """How much of what one host tells waits in the inbox. What others tell does not count. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.size = 0
-
-    def add(self, size: int) -> None:
-        """So much more waits; less than nothing: it has been taken out."""
-        with self._lock:
-            self.size += size
-
-
-class Told(NamedTuple):
-    """An event in the inbox that a host waits with for its turn."""
-
-    event: events.Event
-    size: int
-    unread: Unread
-
-
-Inbox = SimpleQueue[events.Event | Told]
-
-
-def receive(inbox: Inbox, timeout: float) -> events.Event | None:
-    """The next event, or None after `timeout` seconds."""
-    try:
-        told = inbox.get(timeout=max(0.0, timeout))
-    except Empty:
-        return None
-    if not isinstance(told, Told):
-        return told
-    told.unread.add(-told.size)
-    return told.event
-
-
 class Connection:
     """Nothing here waits for the host but the connection's own thread, and `close`, which has an end.
 
@@ -92,28 +56,30 @@ class Connection:
     def __init__(
         self,
         name: str,
+        tasks: Iterable[Task],
         access: Access,
-        messages: AgentMessages,
         inbox: Inbox,
-        gate: threading.Semaphore,
+        slots: threading.Semaphore,
         former: Connection | None = None,
+        known: Mapping[str, type[Event]] = EVENTS,
     ) -> None:
         """Begin to connect.
 
         Args:
             name: the host's.
-            access: the way there.
-            messages: what the agent may say.
+            tasks: those of the host.
+            access: how its agent is started.
             inbox: gets each event.
-            gate: how many hosts connect at a time.
+            slots: one is held while connecting, so that not all hosts connect at once.
             former: the host's lost connection; it is closed first.
+            known: all messages that the agent's program may send.
         """
         self.name = name
         self._inbox = inbox
-        self._unread = Unread()
+        self._backlog = Backlog()
         self._access = access
-        self._messages = messages
-        self._gate = gate
+        self._messages = AgentMessages(name, tasks, known)
+        self._slots = slots
         self._former = former
         self._lock = threading.Lock()
         """Of the next three, and of the first to end it; nothing is written to a host or waited for under it."""
@@ -139,7 +105,8 @@ class Connection:
         self._push()
 
     def send(self, command: Command) -> None:
-        """Ask the agent for something."""
+        """Send the agent a command; the command's docstring names the answers."""
+        self._messages.note(command)
         frame = encode(command, MOST_FROM_LAUNCHER)
         with self._lock:
             if self._early is not None:
@@ -176,7 +143,7 @@ class Connection:
         """Seconds since the agent was heard last; 0 before it has greeted: ssh has a limit of its own for that."""
         return time.monotonic() - self._heard_at if self._early is None and not self._ended.is_set() else 0.0
 
-    def tell(self, event: events.Event) -> None:
+    def post(self, event: events.Event) -> None:
         """Put what was found out about the host among the events."""
         self._inbox.put(event)
 
@@ -207,7 +174,7 @@ class Connection:
         with self._lock:
             if not self._ended.is_set():
                 # told first: who finds it lost finds the event, too, and takes it for no word of a new connection
-                self.tell(events.HostLost(self.name, complaint.reason, complaint.remedy))
+                self.post(events.HostLost(self.name, complaint.reason, complaint.remedy))
                 self._ended.set()
 
     # ---- the connection's own thread
@@ -217,7 +184,7 @@ class Connection:
             self._former = None
         self._lose(self._converse())
         if self._process is not None:
-            self._part_with(self._process)
+            self._end_process(self._process)
         with self._lock:
             os.close(self._wake)
             self._wake = -1
@@ -245,7 +212,7 @@ class Connection:
             if is_last or self._early is None or not complaint.passing or self._ended.is_set():
                 break
             if self._process is not None:
-                self._part_with(self._process)
+                self._end_process(self._process)
                 with self._lock:
                     self._process = None
             self._ended.wait(PAUSE * 2**attempt * random.uniform(0.5, 1.5))
@@ -254,7 +221,7 @@ class Connection:
     def _connect(self) -> bytes | None:
         """Start an agent and let it read what was sent so far; what came behind its greeting, None if none came."""
         with contextlib.ExitStack() as turn:
-            turn.enter_context(self._gate)
+            turn.enter_context(self._slots)
             if self._ended.is_set():
                 return None
             process = self._access.start()
@@ -271,9 +238,9 @@ class Connection:
         said, passed = b"", 0
         now = time.monotonic()
         self._awaited_from = self._awaited_from or now
-        due = [(self._awaited_from + PATIENCE, self._tell_of_waiting), (now + LONG_TURN, turn.close)]
+        due = [(self._awaited_from + PATIENCE, self._post_that_it_is_awaited), (now + LONG_TURN, turn.close)]
         while not self._ended.is_set():
-            data = self._heard(process, due[0][0] if due else math.inf)
+            data = self._next_data(process, due[0][0] if due else math.inf)
             if data is None:
                 due.pop(0)[1]()
                 continue
@@ -291,18 +258,18 @@ class Connection:
                 raise NoEndError
         return None
 
-    def _tell_of_waiting(self) -> None:
+    def _post_that_it_is_awaited(self) -> None:
         if self.ssh_words and self._awaited_from < math.inf:
-            self.tell(events.HostAwaited(self.name, self._access.destination()))
+            self.post(events.HostAwaited(self.name, self._access.destination()))
         self._awaited_from = math.inf
 
-    def _heard(self, process: AgentProcess, until: float = math.inf) -> bytes | None:
+    def _next_data(self, process: AgentProcess, until: float = math.inf) -> bytes | None:
         """What it says next, nothing at its end, or once nobody wants to hear it; None: it is later than `until`."""
         while not self._ended.is_set():
             data = process.read(self._wake, until)
             if data is not None:
                 return data
-            self._has_looked()
+            self._clear_wake()
             if time.monotonic() >= until:
                 return None
         return b""
@@ -316,36 +283,36 @@ class Connection:
             for head, body in decoder.feed(data):
                 event = self._messages.event(head, body)
                 if event is not None:
-                    self._tell_in_turn(event, came)
+                    self._post_in_turn(event, came)
                     came = 0
-            heard = self._heard(process)
+            heard = self._next_data(process)
             if not heard:
                 return
             data = heard
             self._heard_at = time.monotonic()
 
-    def _tell_in_turn(self, event: events.Event, size: int) -> None:
+    def _post_in_turn(self, event: events.Event, size: int) -> None:
         """A host that tells more than can be dealt with waits, and fills no memory. The others need not wait for it."""
-        while self._unread.size > MOST_UNREAD and not self._ended.wait(TURN_LOOK):
+        while self._backlog.size > MOST_BACKLOG and not self._ended.wait(TURN_LOOK):
             pass
         if not self._ended.is_set():
-            told = Told(event, max(size, EVENT_COST), self._unread)
-            self._unread.add(told.size)
-            self._inbox.put(told)
+            queued = QueuedEvent(event, max(size, EVENT_COST), self._backlog)
+            self._backlog.grow(queued.size)
+            self._inbox.put(queued)
 
     def _complaint(self) -> Complaint:
         if self._process is None or self._ended.is_set():
             return Complaint("")
         return self._access.explained(*self._process.last_words())
 
-    def _has_looked(self) -> None:
+    def _clear_wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
 
-    def _part_with(self, process: AgentProcess) -> None:
+    def _end_process(self, process: AgentProcess) -> None:
         """Let it come to its end; what it still says is of no interest, but ssh must get rid of it."""
         process.hang_up()
         until = time.monotonic() + GOODBYE
         while (said := process.read(self._wake, until)) != b"" and time.monotonic() < until:
-            self._has_looked()
+            self._clear_wake()
         process.close(patience=GOODBYE if said == b"" else 0.0)

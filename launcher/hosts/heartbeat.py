@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterable
 
 from launcher.hosts import events
-from launcher.hosts.one_host import BEATS_PER_LEASE, HostConnection
+from launcher.hosts.connection import Connection
 
+BEATS_PER_LEASE = 5
 MENTIONED_AFTER = 5.0
 """Seconds of silence after which a host is in trouble; half the lease where that is less."""
 MISSED_BEATS = 1.5
@@ -39,7 +40,7 @@ class Heartbeat:
         self.interval = lease / BEATS_PER_LEASE
         """Seconds between two beats: who waits for events may wait no longer."""
 
-    def keep(self, connections: Iterable[HostConnection]) -> None:
+    def keep(self, connections: Iterable[Connection]) -> None:
         """Beat if it is time, and look who has not answered."""
         late = time.monotonic() - self._next
         if late < 0:
@@ -51,7 +52,7 @@ class Heartbeat:
                 self._look_at(connection, late)
             connection.beat()
 
-    def _look_at(self, connection: HostConnection, late: float) -> None:
+    def _look_at(self, connection: Connection, late: float) -> None:
         silence, name = connection.silence, connection.name
         if connection.lost or silence > self._lease:
             self._silent.discard(name)
@@ -62,4 +63,4 @@ class Heartbeat:
         told = change(name, silence, self._lease, name in self._silent, late)
         if told is not None:
             self._silent ^= {name}
-            connection.tell(told)
+            connection.post(told)

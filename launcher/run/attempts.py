@@ -12,7 +12,7 @@ from launcher.errors import EXIT_DONE, EXIT_WORKERS_FAILED, HostError
 from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.attending import attend_until
-from launcher.hosts.one_host import Inbox
+from launcher.hosts.inbox import Inbox
 from launcher.run.attempt.actions import AttemptResult
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.supervisor import supervise
@@ -116,7 +116,7 @@ class Attempts:
         """The hosts are ready once more. One that was lost has `timeouts.start` to come back: it may be rebooting."""
         until = time.monotonic() + self._cluster.timeouts.start
         while True:
-            self._hosts.call_lost_again(self._observe_for_restart)
+            self._hosts.reconnect_lost(self._observe_for_restart)
             try:
                 spec = self._hosts.prepare(until - time.monotonic(), self._observe)
             except HostError as error:
@@ -186,7 +186,7 @@ class Attempts:
         return attend_until(self._hosts, self._inbox, over, lambda: until, self._observe)
 
     def _observe(self, event: events.Event) -> None:
-        self._hosts.see(event)
+        self._hosts.update(event)
         self.project.see(event)
         self.files.see(event)
         if isinstance(event, events.TaskStarted) and self._unannounced is not None:

@@ -16,7 +16,7 @@ from launcher.errors import EXIT_HOST
 from launcher.hosts import events
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.attending import StopRequestedError
-from launcher.hosts.one_host import Inbox
+from launcher.hosts.inbox import Inbox
 from launcher.run.run import Run
 from launcher.run_directory.chief_files import newest_step
 from launcher.run_directory.state import RunHost, chief_host

@@ -17,7 +17,7 @@ from launcher.cluster.task_names import counted
 from launcher.console.console import STDERR, STDOUT, Console
 from launcher.hosts import events
 from launcher.hosts.facts import HostFacts, start_warnings
-from launcher.hosts.one_host import Inbox, receive
+from launcher.hosts.inbox import Inbox, receive
 from launcher.run.event_log import EventLog
 from launcher.run.failure.ending import Ending
 from launcher.run.failure.failure import Failure

@@ -12,7 +12,7 @@ from launcher.cluster.plan import brings_training
 from launcher.errors import EXIT_HOST, EXIT_WORKERS_FAILED, LaunchError
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.attending import StopRequestedError
-from launcher.hosts.one_host import Inbox
+from launcher.hosts.inbox import Inbox
 from launcher.run.attempts import Attempts
 from launcher.run.host_contexts import Names, remote_run_dir, support_files
 from launcher.run.last_steps import whatever_comes
@@ -74,7 +74,7 @@ class Session:
             training = brings_training(*run.cluster.commands)
             files = support_files(run.names, fix_keras=not run.request.no_keras_fix, training=training)
             for host in remote:
-                self._hosts.bring(host.name, remote_run_dir(host, run.names), files)
+                self._hosts.put_files(host.name, remote_run_dir(host, run.names), files)
 
     def _finish(self, result: RunResult) -> RunResult:
         """Bring what is left, write down how the run ended, then tell it, after all that the workers wrote."""

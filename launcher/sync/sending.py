@@ -15,7 +15,7 @@ from launcher.errors import HostError, LaunchError, UsageError
 from launcher.hosts import events
 from launcher.hosts.all_hosts import SETTLE, Hosts
 from launcher.hosts.attending import Observer, attend_until
-from launcher.hosts.one_host import Inbox
+from launcher.hosts.inbox import Inbox
 from launcher.sync.exchange import Exchange, StoppedError
 from launcher.sync.project import Project, read_project
 from launcher.sync.rsync import Rsync, rsync_on_this_machine

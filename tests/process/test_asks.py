@@ -16,7 +16,8 @@ from launcher.cluster.cluster import Host
 from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.hosts.access import access
-from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.connection import Connection
+from launcher.hosts.inbox import Inbox, receive
 from launcher.on_host.agent.messages import (
     AskProgram,
     Event,
@@ -39,7 +40,7 @@ class Asked:
     def __init__(self) -> None:
         self.inbox: Inbox = SimpleQueue()
         host = Host("localhost", (Task("worker", 0),))
-        self.connection = HostConnection(host.name, host.tasks, access(host, LEASE), self.inbox, threading.Semaphore())
+        self.connection = Connection(host.name, host.tasks, access(host, LEASE), self.inbox, threading.Semaphore())
         self.connection.send(Hello(LEASE, []))
 
     def next(self, *kinds: type[Answer]) -> Answer:

@@ -118,10 +118,10 @@ LATE_LOSS = """
 import sys
 if "launcher" in sys.orig_argv:
     from launcher.hosts.all_hosts import Hosts
-    def call_lost_again(self, observe, begin=Hosts.call_lost_again):
+    def reconnect_lost(self, observe, begin=Hosts.reconnect_lost):
         self.give_up("localhost", "it went at the last moment")
         begin(self, observe)
-    Hosts.call_lost_again = call_lost_again
+    Hosts.reconnect_lost = reconnect_lost
 """
 
 

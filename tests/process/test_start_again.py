@@ -16,7 +16,9 @@ from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.hosts.access import Access
-from launcher.hosts.one_host import HostConnection, Inbox, receive, start
+from launcher.hosts.all_hosts import start_command
+from launcher.hosts.connection import Connection
+from launcher.hosts.inbox import Inbox, receive
 from launcher.hosts.transport import agent_argv
 from launcher.on_host.agent.messages import Hello, Stop
 
@@ -31,7 +33,7 @@ class Host:
         self._directory = directory
         self._inbox: Inbox = SimpleQueue()
         access = Access("localhost", agent_argv("localhost"))
-        self.connection = HostConnection("localhost", [W0], access, self._inbox, threading.Semaphore())
+        self.connection = Connection("localhost", [W0], access, self._inbox, threading.Semaphore())
         self.connection.send(Hello(LEASE, []))
         self.pieces: list[tuple[int, bytes]] = []
 
@@ -41,7 +43,7 @@ class Host:
         env = {"LAUNCH_OUTPUT_DIR": place}
         argv = ("sh", "-c", script)
         plan = TaskPlan(W0, "localhost", "127.0.0.1:1", argv, place, env, f"{place}/log", f"{place}/progress")
-        self.connection.send(start([plan], hold=True, admitted=""))
+        self.connection.send(start_command([plan], hold=True, admitted=""))
         return self.await_event(until)
 
     def await_event(self, kind: type[events.Event]) -> events.Event:  # type: ignore[valid-type]

@@ -19,7 +19,8 @@ from launcher.hosts import events
 from launcher.hosts.access import Access
 from launcher.hosts.agent_process import AgentProcess
 from launcher.hosts.all_hosts import Hosts
-from launcher.hosts.one_host import HostConnection, Inbox
+from launcher.hosts.connection import Connection
+from launcher.hosts.inbox import Inbox
 from launcher.hosts.transport import agent_argv
 from launcher.on_host.agent.messages import (
     BringProjectPiece,
@@ -56,7 +57,7 @@ class Agents:
         self.steps: list[type[Command]] = []
         self.before_step: Callable[[type[Command]], None] = lambda _: None
         for name, way in self.ways.items():
-            self.connections[name] = HostConnection(name, [], way, inbox, gate)
+            self.connections[name] = Connection(name, [], way, inbox, gate)
             self.connections[name].send(Hello(LEASE, []))
 
     def send(self, host: str, command: Command) -> None:

@@ -18,8 +18,8 @@ from launcher.hosts import connection as connection_module
 from launcher.hosts import events
 from launcher.hosts.access import Access
 from launcher.hosts.agent_process import AgentProcess
-from launcher.hosts.connection import EVENT_COST, MOST_UNREAD, TRIES
-from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.connection import EVENT_COST, MOST_BACKLOG, TRIES, Connection
+from launcher.hosts.inbox import Inbox, receive
 from launcher.hosts.transport import agent_argv, opening
 from launcher.on_host.agent.fields import encode
 from launcher.on_host.agent.framing import GREETING
@@ -27,7 +27,7 @@ from launcher.on_host.agent.messages import FilesListed, Hello, Put, StopAsked
 
 MORE_THAN_A_PIPE_HOLDS = b"x" * (4 << 20)
 LARGE = [("large", len(MORE_THAN_A_PIPE_HOLDS))], MORE_THAN_A_PIPE_HOLDS
-Connect = Callable[..., HostConnection]
+Connect = Callable[..., Connection]
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def connect(inbox: Inbox) -> Iterator[Connect]:
 
 
 @contextmanager
-def connected(argv: tuple[str, ...], inbox: Inbox) -> Iterator[HostConnection]:
+def connected(argv: tuple[str, ...], inbox: Inbox) -> Iterator[Connection]:
     way = Access("gpu-a", argv, ssh=("ssh",))
-    connection = HostConnection("gpu-a", (), way, inbox, threading.Semaphore())
+    connection = Connection("gpu-a", (), way, inbox, threading.Semaphore())
     yield connection
     connection.give_up("the test is over")
     connection.close()
@@ -90,13 +90,13 @@ def test_a_host_that_is_given_up_between_two_tries_is_parted_with_once(
 ) -> None:
     monkeypatch.setattr(connection_module, "PAUSE", PATIENCE)
     process: list[AgentProcess] = []
-    parted = HostConnection._part_with
+    parted = Connection._end_process
 
-    def part(self: HostConnection, with_: AgentProcess) -> None:
+    def part(self: Connection, with_: AgentProcess) -> None:
         parted(self, with_)
         process.append(with_)
 
-    monkeypatch.setattr(HostConnection, "_part_with", part)
+    monkeypatch.setattr(Connection, "_end_process", part)
     connection = connect("sh", "-c", DROPS)
     await_true(lambda: process, "the end of the first try")
     connection.give_up("nobody wants it any more")
@@ -120,7 +120,7 @@ def test_a_new_connection_does_not_wait_for_the_end_of_the_lost_one(
     may_end, close = threading.Event(), lost.close
     monkeypatch.setattr(lost, "close", lambda: (may_end.wait(), close()))
     way = Access("gpu-a", agent_argv("gpu-a"))
-    again = HostConnection("gpu-a", (), way, inbox, threading.Semaphore(), former=lost)
+    again = Connection("gpu-a", (), way, inbox, threading.Semaphore(), former=lost)
 
     assert process.is_running()
     may_end.set()
@@ -144,8 +144,8 @@ for _ in range({many}):
 TELLS_MUCH = telling(encode(StopAsked()), 20_000)
 
 
-def await_full(connection: HostConnection) -> None:
-    await_true(lambda: connection._unread.size > MOST_UNREAD, "as much as may wait")
+def await_full(connection: Connection) -> None:
+    await_true(lambda: connection._backlog.size > MOST_BACKLOG, "as much as may wait")
 
 
 def test_a_host_that_tells_more_than_can_be_dealt_with_waits(connect: Connect, inbox: Inbox) -> None:
@@ -153,7 +153,7 @@ def test_a_host_that_tells_more_than_can_be_dealt_with_waits(connect: Connect, i
     told = 0
     while isinstance(receive(inbox, PATIENCE), events.StopRequested):
         told += 1
-        assert inbox.qsize() <= MOST_UNREAD // EVENT_COST + 1
+        assert inbox.qsize() <= MOST_BACKLOG // EVENT_COST + 1
 
     assert told == 20_000
 
@@ -162,7 +162,7 @@ def test_long_lists_count_for_what_they_are(connect: Connect, inbox: Inbox) -> N
     frame = encode(FilesListed(1, [], ["x" * 100] * 900, []))
     await_full(connect(*telling(frame, 100)))
 
-    assert inbox.qsize() <= MOST_UNREAD // len(frame) + 1
+    assert inbox.qsize() <= MOST_BACKLOG // len(frame) + 1
 
 
 def test_a_host_that_tells_more_than_can_be_dealt_with_lets_the_others_tell(connect: Connect, inbox: Inbox) -> None:

@@ -16,7 +16,8 @@ from launcher.gathering.gathered import Gathered
 from launcher.gathering.worker_logs import WorkerLogs
 from launcher.hosts import events
 from launcher.hosts.access import Access
-from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.connection import Connection
+from launcher.hosts.inbox import Inbox, receive
 from launcher.hosts.transport import agent_argv
 from launcher.on_host.agent.messages import Command, FilesArrived, Hello
 from launcher.run_directory.directory import RunDirectory
@@ -52,9 +53,7 @@ class GatheringHost:
         """Start an agent."""
         inbox: Inbox = SimpleQueue()
         gate = threading.Semaphore()
-        self.connection = HostConnection(
-            "gpu-a", (), Access("gpu-a", [*self._before, *agent_argv("gpu-a")]), inbox, gate
-        )
+        self.connection = Connection("gpu-a", (), Access("gpu-a", [*self._before, *agent_argv("gpu-a")]), inbox, gate)
         self.connection.send(Hello(LEASE, []))
         ready = receive(inbox, PATIENCE)
         assert isinstance(ready, events.HostReady)

@@ -12,7 +12,8 @@ from launcher.cluster.defaults import LEASE, LOCALHOST
 from launcher.gathering.gathering import Gathering
 from launcher.hosts import events
 from launcher.hosts.access import Access
-from launcher.hosts.one_host import HostConnection, Inbox, receive
+from launcher.hosts.connection import Connection
+from launcher.hosts.inbox import Inbox, receive
 from launcher.hosts.transport import agent_argv
 from launcher.on_host.agent.messages import Command, FilesArrived, Hello
 from launcher.restoring.restoring import Restoring
@@ -57,8 +58,8 @@ class RestoringHosts:
         self._forwarder.start()
 
     # ---- the agents
-    def _connect(self, name: str) -> HostConnection:
-        connection = HostConnection(name, (), Access(name, agent_argv(name)), self._inbox, threading.Semaphore())
+    def _connect(self, name: str) -> Connection:
+        connection = Connection(name, (), Access(name, agent_argv(name)), self._inbox, threading.Semaphore())
         connection.send(Hello(LEASE, []))
         return connection
 

@@ -11,7 +11,7 @@ import pytest
 
 from launcher.hosts import events
 from launcher.hosts.attending import StopRequestedError, attend, attend_until
-from launcher.hosts.one_host import Inbox
+from launcher.hosts.inbox import Inbox
 
 STOP = events.Interrupted(signal.SIGINT)
 SILENT = events.HostAnswersAgain("gpu-a")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from launcher.hosts.access import ssh_destination
 from launcher.hosts.events import HostAwaited
-from launcher.hosts.ssh_destination import destination
 
 PLAIN = "host gpu-b\nuser me\nhostname 10.77.0.12\nport 22\nconnecttimeout 10\n"
 
@@ -23,7 +23,7 @@ PLAIN = "host gpu-b\nuser me\nhostname 10.77.0.12\nport 22\nconnecttimeout 10\n"
     ],
 )
 def test_it_is_named_where_it_is_not_the_hosts_own_name(told: str, host: str, found: str) -> None:
-    assert destination(told, host) == found
+    assert ssh_destination(told, host) == found
 
 
 def test_a_host_is_waited_for_by_name_and_destination() -> None:

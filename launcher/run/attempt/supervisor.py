@@ -13,7 +13,7 @@ from launcher.cluster.cluster import Timeouts
 from launcher.cluster.plan import AttemptPlan
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.attending import Observer, attend
-from launcher.hosts.one_host import Inbox
+from launcher.hosts.inbox import Inbox
 from launcher.run.attempt.actions import AttemptResult, StartAgain, StopGang, Tell, WatchEvaluator
 from launcher.run.attempt.gang import Gang
 from launcher.run.attempt.lone_workers import LoneWorkers
