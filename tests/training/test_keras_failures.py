@@ -27,7 +27,7 @@ def run(launched: Launched, tmp_path: Path) -> Callable[[str], Launch]:
         ("on_train_batch_end of worker 1 only", "failed (exit code 1): ValueError: bad luck at the end of a batch"),
         ("sys.exit", "failed (exit code 3)"),
         ("sys.exit without a code", "ended too early (exit code 0): the others were not done"),
-        ("python generator", "failed (exit code 1): InvalidArgumentError: ValueError: bad luck in the input"),
+        ("python generator", "failed (exit code 1): ValueError: bad luck in the input"),
         (
             "short dataset that claims to be infinite",
             "Input dataset was expected to contain an infinite number of elements but contained only 5 elements",

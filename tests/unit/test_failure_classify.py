@@ -94,8 +94,20 @@ ValueError: image 1337 has no label
 \t [[{{node PyFunc}}]]
 """
     found = exited(log)
-    assert found.summary == "InvalidArgumentError: ValueError: image 1337 has no label"
+    assert found.summary == "ValueError: image 1337 has no label"
     assert found.location == "/home/user/project/train.py:14"
+
+
+def test_an_error_inside_a_dataset_that_another_thread_has_logged_is_not_what_ended_the_program() -> None:
+    logged = (
+        b"W0000 00:00:1795310828.520964   20077 op_kernel.cc:1845] INVALID_ARGUMENT: ValueError: image 7 has no label\n"
+        b"Traceback (most recent call last):\n\n"
+        b'  File "/home/user/project/train.py", line 14, in batches\n'
+        b'    raise ValueError("image 7 has no label")\n\n'
+        b"ValueError: image 7 has no label\n\n"
+    )
+
+    assert exited(TRACEBACK + b"OSError: disk gone\n" + logged).summary == "OSError: disk gone"
 
 
 def test_an_error_raised_from_a_lost_peer_is_a_complaint_too() -> None:

@@ -73,10 +73,13 @@ def last_crash(lines: Sequence[str]) -> Crash | None:
 
 
 def _is_header(lines: Sequence[str], number: int) -> bool:
-    # TensorFlow quotes the traceback of a py_function inside its own message, with an empty line after each line.
-    quoted = number + 1 < len(lines) and not lines[number + 1]
     aftermath = number > 0 and _AFTERMATH.match(lines[number - 1])
-    return bool(_HEADER.match(lines[number])) and not quoted and not aftermath
+    return bool(_HEADER.match(lines[number])) and not _is_quoted(lines, number) and not aftermath
+
+
+def _is_quoted(lines: Sequence[str], header: int) -> bool:
+    # TensorFlow quotes the traceback of a py_function inside its own message, with an empty line after each line.
+    return header + 1 < len(lines) and not lines[header + 1]
 
 
 def _chain(lines: Sequence[str], headers: list[int]) -> list[int]:
@@ -134,7 +137,7 @@ def _raised(segment: Sequence[str]) -> Raised:
     places = own_places(segment)
     return Raised(
         text="\n".join(message),
-        summary=_summary(message),
+        summary=_summary(_quoted(message) or message),
         location=places[-1] if places else None,
         calls=tuple(segment[: _named(segment)]),
     )
@@ -177,6 +180,17 @@ def _message(segment: Sequence[str]) -> list[str]:
 
 def _is_real(segment: Sequence[str], connector: int) -> bool:
     return connector >= len(segment) - 3
+
+
+def _quoted(message: Sequence[str]) -> Sequence[str]:
+    """What the user's function raised, from the line that names it, if TensorFlow's message quotes its traceback.
+
+    The same may stand in what another thread logs in between. That is passed over: it may be of an earlier exception.
+    """
+    for header in reversed(range(1, len(message))):
+        if _HEADER.match(message[header]) and _is_quoted(message, header) and not NATIVE_LOG.match(message[header - 1]):
+            return message[header + _named(message[header:]) :]
+    return ()
 
 
 def _summary(message: Sequence[str]) -> str:

@@ -49,8 +49,18 @@ def checked(label: Any) -> Any:
     return label
 
 
+def read(label: Any) -> Any:
+    try:
+        return np.float32(["not a number"])[label.astype("int64")]
+    except ValueError as error:
+        raise KeyError("no such record:\n  7 of shard 3") from error
+
+
 def with_checked_label(example: Any, label: Any) -> Any:
-    label = tf.py_function(checked, [label], tf.float32)
+    if fault == "fit_numpy_function":
+        label = tf.numpy_function(read, [label], tf.float32)
+    else:
+        label = tf.py_function(checked, [label], tf.float32)
     return example, tf.ensure_shape(label, (None, 1))
 
 
@@ -60,7 +70,7 @@ def data() -> Any:
     if options.fault == "fit_all_input_shape":
         return tf.data.Dataset.from_tensor_slices((x[:, :3], y)).batch(8)
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
-    return dataset.map(with_checked_label) if options.fault == "fit_py_function" else dataset
+    return dataset.map(with_checked_label) if options.fault in ("fit_py_function", "fit_numpy_function") else dataset
 
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()

@@ -68,7 +68,7 @@ FAULTS = (
 """Faults of train.py that end worker 1 of two, the other being left alone."""
 
 FIT_FAULTS = (
-    *("fit_callback", "fit_generator", "fit_py_function"),
+    *("fit_callback", "fit_generator", "fit_py_function", "fit_numpy_function"),
     *("fit_all_layer_call", "fit_all_input_shape"),
 )
 """Faults of fit.py; of those with `all` in their name every worker has the same."""
@@ -78,6 +78,7 @@ PARAMETER_SERVERS = ("chief-0", "worker-0", "ps-0")
 SCENARIOS = {
     **{name: Scenario(name) for name in FAULTS},
     **{name: Scenario(name, program="fit.py", keras_fix=True) for name in FIT_FAULTS},
+    "fit_py_function_whole": Scenario("fit_py_function", program="fit.py", keras_fix=True),
     "fit_stock": Scenario("none", program="fit.py"),
     "ps_sigkill": Scenario("ps_sigkill", 2, settle=10, program="parameter_servers.py", roles=PARAMETER_SERVERS),
     "ps_fit_keras_3": Scenario("ps_fit_keras_3", 0, settle=1, program="parameter_servers.py", roles=PARAMETER_SERVERS),
