@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from launcher.cluster.spec import Task
 from launcher.cluster.task_names import named
 from launcher.console.bars import RunningBars
-from launcher.console.folding import Folding, Said
+from launcher.console.folding import Folding, SharedLines
 from launcher.console.lines import behind
 from launcher.console.terminal import BOLD, WORKER_COLOURS, Look
 from launcher.console.worker_text import WorkerText
@@ -51,43 +51,43 @@ class AttemptText:
                 yield self._rendered(self._said(task, text.feed(data[at : at + PIECE]), now))
                 yield self._bar(task, text.due_bar(now), now)
 
-    def end(self, task: Task, now: float) -> bytes:
+    def end_log(self, task: Task, now: float) -> bytes:
         """A worker's log has ended: its last line counts even without a newline, and nobody waits for another one."""
         text = self._texts.get(task)
         if text is None:
             return b""
         last = self._said(task, text.flush(), now)
         if self._folding is not None:
-            self._folding.end(task)
+            self._folding.stop_waiting_for(task)
         return self._rendered(last)
 
-    def due(self, now: float) -> bytes:
+    def flush_due(self, now: float) -> bytes:
         """Return what has waited long enough for the same of other workers."""
-        return self._rendered(self._folding.due(now)) if self._folding is not None else b""
+        return self._rendered(self._folding.flush_due(now)) if self._folding is not None else b""
 
-    def rest(self) -> bytes:
+    def flush(self) -> bytes:
         """Return all that still waits."""
-        return self._rendered(self._folding.rest()) if self._folding is not None else b""
+        return self._rendered(self._folding.flush()) if self._folding is not None else b""
 
     @property
-    def wakes_at(self) -> float | None:
-        """When `due` will return something; None: nothing waits."""
-        return self._folding.wakes_at if self._folding is not None else None
+    def next_due(self) -> float | None:
+        """When `flush_due` will return something; None: nothing waits."""
+        return self._folding.next_due if self._folding is not None else None
 
     @property
     def left_out_noise(self) -> bool:
         """Whether start-up notices were there that are not shown."""
         return any(text.left_out_noise for text in self._texts.values())
 
-    def _said(self, task: Task, lines: bytes, now: float) -> Iterable[Said]:
-        return self._folding.add(task, lines, now) if self._folding is not None else [Said((task,), lines)]
+    def _said(self, task: Task, lines: bytes, now: float) -> Iterable[SharedLines]:
+        return self._folding.add(task, lines, now) if self._folding is not None else [SharedLines((task,), lines)]
 
     def _bar(self, task: Task, bar: bytes, now: float) -> bytes:
         if not bar or (self._folding is not None and not self._bars.is_news(task, bar, now)):
             return b""
-        return self.rest() + self._rendered([Said((task,), bar)])
+        return self.flush() + self._rendered([SharedLines((task,), bar)])
 
-    def _rendered(self, said: Iterable[Said]) -> bytes:
+    def _rendered(self, said: Iterable[SharedLines]) -> bytes:
         shown = [behind(self._prefix_of(tasks), self._look.shown(lines)) for tasks, lines in said if lines]
         return shown[0] if len(shown) == 1 else b"".join(shown)
 

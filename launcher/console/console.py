@@ -22,8 +22,6 @@ from launcher.console.writer import Writer, no_alarm
 from launcher.wording import harmless
 
 STDOUT, STDERR = 1, 2
-MARKS_OF_SECRETS = ("=", "://", "@", ": ")
-"""What a line of ours with a secret in it has at least one of: an assignment, an address, a header."""
 
 
 class Console:
@@ -47,8 +45,8 @@ class Console:
         """Start writing.
 
         Args:
-            acknowledge: told, from the writing thread, how many of the bytes given to `write` are dealt with. Must not
-                wait.
+            acknowledge: told, from the writing thread, how many of the bytes given to `show_log` are dealt with. Must
+                not wait.
             quiet: only the chief's log and the launcher's errors are shown.
             show_noise: all is shown: TensorFlow's start-up notices, and each worker's lines of its own.
             no_color: no colours, even on a terminal.
@@ -70,21 +68,21 @@ class Console:
         self._log_directory = ""
         self._told_of_noise = False
 
-    def begin(self, logs: Mapping[Task, str]) -> None:
+    def begin_attempt(self, logs: Mapping[Task, str]) -> None:
         """An attempt starts: its tasks, and where a person finds each one's raw log."""
-        self._out.soon(partial(self._begin, dict(logs)))
+        self._out.submit(partial(self._begin_attempt, dict(logs)))
 
-    def write(self, task: Task, data: bytes) -> None:
+    def show_log(self, task: Task, data: bytes) -> None:
         """Show the next raw bytes of a task's log."""
-        self._out.soon(partial(self._write, task, data))
+        self._out.submit(partial(self._show_log, task, data))
 
     def interrupt(self) -> None:
         """The user has stopped the attempt: tracebacks of the interrupt itself are not shown."""
-        self._out.soon(self._interrupt)
+        self._out.submit(self._interrupt)
 
-    def end(self, task: Task) -> None:
+    def end_log(self, task: Task) -> None:
         """The task's log has ended: its last line is shown even without a newline."""
-        self._out.soon(partial(self._end, task))
+        self._out.submit(partial(self._end_log, task))
 
     def say(self, text: str, *, error: bool = False) -> None:
         """Show a line or more of the launcher's own; a quiet console shows errors only.
@@ -93,17 +91,15 @@ class Console:
         """
         if self._quiet and not error:
             return
-        if any(mark in text for mark in MARKS_OF_SECRETS):
-            text = redacted_text(text)
         prefix = self._err_look.painted(b"[launch]", RED if error else BOLD) + b" "
-        self._err.soon(partial(self._write_own, behind(prefix, _encoded(harmless(text)) + b"\n")))
+        self._err.submit(partial(self._write_own, behind(prefix, _encoded(harmless(redacted_text(text))) + b"\n")))
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait (seconds; None: for ever) until all that was given so far is written; return whether it is."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._out.soon(self._show_rest)
+        self._out.submit(self._show_rest)
         # stdout first: its end may still have something to say on stderr.
-        return all(writer.reached(deadline) for writer in (self._out, self._err))
+        return all(writer.wait_until_done(deadline) for writer in (self._out, self._err))
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain, then end the threads; return whether all was written.
@@ -116,13 +112,13 @@ class Console:
         return drained
 
     # ---- in the threads that write
-    def _begin(self, logs: Mapping[Task, str]) -> None:
+    def _begin_attempt(self, logs: Mapping[Task, str]) -> None:
         self._show_rest()
         tasks = [chief_of(logs)] if self._quiet else in_order(logs)
         self._text = AttemptText(tasks, self._out_look, self._show_noise)
         self._log_directory = posixpath.dirname(logs[tasks[0]])
 
-    def _write(self, task: Task, data: bytes) -> None:
+    def _show_log(self, task: Task, data: bytes) -> None:
         if self._text is not None:
             for shown in self._text.feed(task, data, time.monotonic()):
                 self._out.write(shown)
@@ -136,21 +132,21 @@ class Console:
         if self._text is not None:
             self._text.interrupt()
 
-    def _end(self, task: Task) -> None:
+    def _end_log(self, task: Task) -> None:
         if self._text is not None:
-            self._out.write(self._text.end(task, time.monotonic()))
+            self._out.write(self._text.end_log(task, time.monotonic()))
 
     def _show_due(self) -> float | None:
         """Show what has waited long enough; return the seconds until more has."""
         if self._text is None:
             return None
-        self._out.write(self._text.due(time.monotonic()))
-        wakes_at = self._text.wakes_at
-        return None if wakes_at is None else max(0.0, wakes_at - time.monotonic())
+        self._out.write(self._text.flush_due(time.monotonic()))
+        next_due = self._text.next_due
+        return None if next_due is None else max(0.0, next_due - time.monotonic())
 
     def _show_rest(self) -> None:
         if self._text is not None:
-            self._out.write(self._text.rest())
+            self._out.write(self._text.flush())
 
     def _write_own(self, lines: bytes) -> None:
         if self._out is self._err:

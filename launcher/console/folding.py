@@ -29,7 +29,7 @@ _STAMP = rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +\d+ |\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d
 _TIME = rb"\b\d[\d:]{0,12}(?:s|ms|us)(?:/(?:step|epoch))?(?!\w)"
 
 
-class Said(NamedTuple):
+class SharedLines(NamedTuple):
     """Whole lines, and the workers that said them."""
 
     tasks: tuple[Task, ...]
@@ -55,38 +55,38 @@ class Folding:
         self._moment_ends = 0.0
         self._lines_now = self._lines_before = 0
 
-    def add(self, task: Task, lines: bytes, now: float) -> list[Said]:
+    def add(self, task: Task, lines: bytes, now: float) -> list[SharedLines]:
         """Take a worker's next whole lines; return what is to be shown now. `now`: seconds, on any steady clock."""
         if not lines:
             return []
         if not self._can_wait(lines, now):
-            return _joined([*self._alone(task), Said((task,), lines)])
+            return _joined([*self._alone(task), SharedLines((task,), lines)])
         for line in lines[:-1].split(b"\n"):
             held = _Held(line, _meaning(line), now + MOMENT)
             self._held[task].append(held)
             self._meanings[task][held.meaning] += 1
         self._waiting_bytes += len(lines)
-        return self.due(now)
+        return self.flush_due(now)
 
-    def due(self, now: float) -> list[Said]:
+    def flush_due(self, now: float) -> list[SharedLines]:
         """Return what all have said by now, or what has waited long enough."""
-        said: list[Said] = []
+        said: list[SharedLines] = []
         while (task := self._first_ready(now)) is not None:
             said += self._folded(task)
         return _joined(said)
 
     @property
-    def wakes_at(self) -> float | None:
-        """When `due` will return something at the latest; None: nothing waits."""
+    def next_due(self) -> float | None:
+        """When `flush_due` will return something at the latest; None: nothing waits."""
         return min((held[0].until for held in self._held.values() if held), default=None)
 
-    def end(self, task: Task) -> None:
+    def stop_waiting_for(self, task: Task) -> None:
         """The worker writes no more: nobody waits for it."""
         self._writing.discard(task)
 
-    def rest(self) -> list[Said]:
+    def flush(self) -> list[SharedLines]:
         """Return all that still waits."""
-        return self.due(float("inf"))
+        return self.flush_due(float("inf"))
 
     def _can_wait(self, lines: bytes, now: float) -> bool:
         if now >= self._moment_ends:
@@ -106,7 +106,7 @@ class Folding:
     def _said_by_all(self, meaning: bytes) -> bool:
         return meaning in self._own_said or all(meaning in self._meanings[task] for task in self._writing)
 
-    def _folded(self, task: Task) -> Iterator[Said]:
+    def _folded(self, task: Task) -> Iterator[SharedLines]:
         """A worker's first line, with all others that have said it; what they said before comes first."""
         meaning = self._held[task][0].meaning
         sharing = [each for each in self._held if meaning in self._meanings[each]]
@@ -115,18 +115,18 @@ class Folding:
                 yield from self._taken([each], self._held[each][0].meaning)
         yield from self._taken(sharing, meaning)
 
-    def _taken(self, tasks: Sequence[Task], meaning: bytes) -> Iterator[Said]:
+    def _taken(self, tasks: Sequence[Task], meaning: bytes) -> Iterator[SharedLines]:
         """The first line of these workers, and of all others that begin with the same."""
         taken = [task for task, held in self._held.items() if task in tasks or (held and held[0].meaning == meaning)]
         lines = [self._pop(task) for task in taken]
         if meaning not in self._own_said:
-            yield Said(tuple(taken), lines[0] + b"\n")
+            yield SharedLines(tuple(taken), lines[0] + b"\n")
         if meaning.startswith(_OWN):
             self._own_said.add(meaning)
 
-    def _alone(self, task: Task) -> Iterator[Said]:
+    def _alone(self, task: Task) -> Iterator[SharedLines]:
         while self._held[task]:
-            yield Said((task,), self._pop(task) + b"\n")
+            yield SharedLines((task,), self._pop(task) + b"\n")
 
     def _pop(self, task: Task) -> bytes:
         held = self._held[task].popleft()
@@ -146,11 +146,11 @@ def _meaning(line: bytes) -> bytes:
     return re.sub(_TIME, b"#", re.sub(_ESCAPE, b"", said))
 
 
-def _joined(said: Iterable[Said]) -> list[Said]:
+def _joined(said: Iterable[SharedLines]) -> list[SharedLines]:
     """Lines of the same workers in one piece."""
     pieces: list[tuple[tuple[Task, ...], list[bytes]]] = []
     for tasks, lines in said:
         if not pieces or pieces[-1][0] != tasks:
             pieces.append((tasks, []))
         pieces[-1][1].append(lines)
-    return [Said(tasks, b"".join(lines)) for tasks, lines in pieces]
+    return [SharedLines(tasks, b"".join(lines)) for tasks, lines in pieces]

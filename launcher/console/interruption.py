@@ -42,13 +42,13 @@ class InterruptionReader:
         self._size = 0
         self._state: _State = self._outside
 
-    def shown(self, block: bytes) -> bytes:
+    def feed(self, block: bytes) -> bytes:
         """Return what is shown of the next whole lines, and of those that were held."""
         if self._state == self._outside and not _MAY_MATTER.search(block):
             return block
         return b"".join(shown for line in block.splitlines(keepends=True) for shown in self._state(line))
 
-    def rest(self) -> bytes:
+    def flush(self) -> bytes:
         """Return what is left to be shown when the log has ended."""
         return b"".join(self._judged())
 

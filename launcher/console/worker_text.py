@@ -34,13 +34,13 @@ class WorkerText:
         lines = self._splitter.feed(data)
         if lines:
             self._bar_due = None
-        return self._visible(lines if self._interruption is None else self._interruption.shown(lines))
+        return self._visible(lines if self._interruption is None else self._interruption.feed(lines))
 
     def flush(self) -> bytes:
         """Return what is left when the log has ended: a last line that had no newline gets one."""
         lines = self._splitter.flush()
         if self._interruption is not None:
-            lines = self._interruption.shown(lines) + self._interruption.rest()
+            lines = self._interruption.feed(lines) + self._interruption.flush()
         return self._visible(lines)
 
     def due_bar(self, now: float) -> bytes:

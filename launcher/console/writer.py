@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-Job = Callable[[], object]
+WriterJob = Callable[[], object]
 
 
 def no_alarm() -> float | None:
@@ -35,18 +35,18 @@ class Writer:
         self._on_broken = on_broken
         self._alarm = alarm
         self._broken = False
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[WriterJob | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"console-{fd}", daemon=True)
         self._thread.start()
 
-    def soon(self, job: Job) -> None:
+    def submit(self, job: WriterJob) -> None:
         """Have the thread do this after all that it was given before."""
         self._jobs.put(job)
 
-    def reached(self, deadline: float | None) -> bool:
+    def wait_until_done(self, deadline: float | None) -> bool:
         """Wait until all jobs are done; return whether they are by `deadline` (as `time.monotonic` counts)."""
         done = threading.Event()
-        self.soon(done.set)
+        self.submit(done.set)
         return done.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
     def finish(self) -> None:

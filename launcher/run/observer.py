@@ -80,14 +80,14 @@ class RunObserver:
         self._logs = {each.task: self._directory.log(plan.attempt, each.task) for each in plan.tasks}
         remote = {each.task: self._logs[each.task] for each in plan.tasks if each.host != LOCALHOST}
         self._remote_logs.begin(remote)
-        self._console.begin({task: relative(log) for task, log in self._logs.items()})
+        self._console.begin_attempt({task: relative(log) for task, log in self._logs.items()})
 
     def see(self, event: events.Event) -> None:
         """Show and write down what happens."""
         match event:
             case events.LogChunk():
                 self._remote_logs.write(event.task, event.offset, event.data)
-                self._console.write(event.task, event.data)
+                self._console.show_log(event.task, event.data)
                 return
             case events.Answer():
                 return
@@ -98,7 +98,7 @@ class RunObserver:
             case events.StrangerRefused() | events.GateFailed():
                 self.complain(event.line)
             case events.LogEnded():
-                self._console.end(event.task)
+                self._console.end_log(event.task)
             case events.Interrupted() | events.StopRequested():
                 self._console.interrupt()
         self._event_log.append(event)

@@ -148,5 +148,5 @@ def pieces_shown(
     for number, (task, chunk) in enumerate(chunks):
         if number == interrupt:
             text.interrupt()
-        shown += [*text.feed(task, chunk, number / 10), text.due(number / 10)]
-    return [*shown, *(text.end(task, len(chunks) / 10) for task in TASKS), text.rest()]
+        shown += [*text.feed(task, chunk, number / 10), text.flush_due(number / 10)]
+    return [*shown, *(text.end_log(task, len(chunks) / 10) for task in TASKS), text.flush()]

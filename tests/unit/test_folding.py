@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.cluster.spec import Task
-from launcher.console.folding import MOMENT, MOST_BYTES, MOST_LINES, Folding, Said
+from launcher.console.folding import MOMENT, MOST_BYTES, MOST_LINES, Folding, SharedLines
 
 ZERO, ONE, TWO = (Task("worker", index) for index in range(3))
 ALL = (ZERO, ONE, TWO)
@@ -21,8 +21,8 @@ def test_what_all_have_said_is_shown_at_once() -> None:
 
     assert folding.add(ZERO, b"Epoch 1\n", 0) == []
     assert folding.add(TWO, b"Epoch 1\n", 0.1) == []
-    assert folding.add(ONE, b"Epoch 1\n", 0.2) == [Said(ALL, b"Epoch 1\n")]
-    assert folding.wakes_at is None
+    assert folding.add(ONE, b"Epoch 1\n", 0.2) == [SharedLines(ALL, b"Epoch 1\n")]
+    assert folding.next_due is None
 
 
 def test_what_some_have_said_is_shown_when_the_moment_is_over() -> None:
@@ -30,18 +30,18 @@ def test_what_some_have_said_is_shown_when_the_moment_is_over() -> None:
     folding.add(ZERO, b"Epoch 1\n", 0)
     folding.add(TWO, b"Epoch 1\n", 0.1)
 
-    assert folding.wakes_at == MOMENT
-    assert folding.due(MOMENT - 0.01) == []
-    assert folding.due(MOMENT) == [Said((ZERO, TWO), b"Epoch 1\n")]
+    assert folding.next_due == MOMENT
+    assert folding.flush_due(MOMENT - 0.01) == []
+    assert folding.flush_due(MOMENT) == [SharedLines((ZERO, TWO), b"Epoch 1\n")]
 
 
 def test_what_is_said_after_the_moment_is_shown_again() -> None:
     folding = Folding((ZERO, ONE))
     folding.add(ZERO, b"x\n", 0)
-    folding.due(MOMENT)
+    folding.flush_due(MOMENT)
     folding.add(ONE, b"x\n", MOMENT + 0.01)
 
-    assert folding.rest() == [Said((ONE,), b"x\n")]
+    assert folding.flush() == [SharedLines((ONE,), b"x\n")]
 
 
 def test_what_a_worker_said_before_comes_before() -> None:
@@ -49,15 +49,15 @@ def test_what_a_worker_said_before_comes_before() -> None:
     folding.add(ONE, b"warning\n", 0)
     folding.add(ZERO, b"a\nb\n", 0)
 
-    assert folding.add(ONE, b"a\nb\nc\n", 0) == [Said((ONE,), b"warning\n"), Said((ZERO, ONE), b"a\nb\n")]
-    assert folding.rest() == [Said((ONE,), b"c\n")]
+    assert folding.add(ONE, b"a\nb\nc\n", 0) == [SharedLines((ONE,), b"warning\n"), SharedLines((ZERO, ONE), b"a\nb\n")]
+    assert folding.flush() == [SharedLines((ONE,), b"c\n")]
 
 
 def test_lines_that_cross_are_both_shown_in_their_order() -> None:
     folding = Folding((ZERO, ONE))
     folding.add(ZERO, b"a\nb\n", 0)
 
-    shown = [*folding.add(ONE, b"b\na\n", 0), *folding.rest()]
+    shown = [*folding.add(ONE, b"b\na\n", 0), *folding.flush()]
 
     assert lines_of(ZERO, shown) == [b"a", b"b"]
     assert lines_of(ONE, shown) == [b"b", b"a"]
@@ -89,28 +89,28 @@ def test_what_loggers_say_at_different_times_is_the_same(first: str, second: str
     folding = Folding((ZERO, ONE))
     folding.add(ZERO, f"{first}\n".encode(), 0)
 
-    assert folding.add(ONE, f"{second}\n".encode(), 0) == [Said((ZERO, ONE), f"{first}\n".encode())]
+    assert folding.add(ONE, f"{second}\n".encode(), 0) == [SharedLines((ZERO, ONE), f"{first}\n".encode())]
 
 
 def test_a_worker_that_writes_no_more_is_not_waited_for() -> None:
     folding = Folding(ALL)
-    folding.end(TWO)
+    folding.stop_waiting_for(TWO)
     folding.add(ZERO, b"x\n", 0)
 
-    assert folding.add(ONE, b"x\n", 0) == [Said((ZERO, ONE), b"x\n")]
+    assert folding.add(ONE, b"x\n", 0) == [SharedLines((ZERO, ONE), b"x\n")]
 
 
 def test_a_single_worker_waits_for_nobody() -> None:
-    assert Folding((ZERO,)).add(ZERO, b"x\n", 0) == [Said((ZERO,), b"x\n")]
+    assert Folding((ZERO,)).add(ZERO, b"x\n", 0) == [SharedLines((ZERO,), b"x\n")]
 
 
 def test_what_launch_brings_into_workers_says_the_same_once_however_far_apart() -> None:
     folding = Folding((ZERO, ONE))
     folding.add(ZERO, OWN, 0)
 
-    assert folding.due(MOMENT) == [Said((ZERO,), OWN)]
+    assert folding.flush_due(MOMENT) == [SharedLines((ZERO,), OWN)]
     assert folding.add(ONE, OWN, 60) == []
-    assert folding.rest() == []
+    assert folding.flush() == []
 
 
 def test_a_flood_passes_as_it_comes_until_it_is_calm_again() -> None:
@@ -118,8 +118,8 @@ def test_a_flood_passes_as_it_comes_until_it_is_calm_again() -> None:
     flood = b"x\n" * (MOST_LINES + 1)
     folding.add(ZERO, b"before\n", 0)
 
-    assert folding.add(ZERO, flood, 0) == [Said((ZERO,), b"before\n" + flood)]
-    assert folding.add(ZERO, b"x\n", MOMENT) == [Said((ZERO,), b"x\n")]
+    assert folding.add(ZERO, flood, 0) == [SharedLines((ZERO,), b"before\n" + flood)]
+    assert folding.add(ZERO, b"x\n", MOMENT) == [SharedLines((ZERO,), b"x\n")]
     assert folding.add(ZERO, b"x\n", 2 * MOMENT) == []
 
 
@@ -127,11 +127,11 @@ def test_what_waits_is_bounded() -> None:
     folding = Folding((ZERO, ONE))
     folding.add(ZERO, b"x" * MOST_BYTES + b"\n", 0)
 
-    assert folding.wakes_at is None
+    assert folding.next_due is None
 
 
 # ---- whatever is said
-def lines_of(task: Task, shown: list[Said]) -> list[bytes]:
+def lines_of(task: Task, shown: list[SharedLines]) -> list[bytes]:
     return [line for said in shown if task in said.tasks for line in said.lines.splitlines()]
 
 
@@ -139,15 +139,15 @@ LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n"]), min_size=1, m
 WRITES = st.lists(st.tuples(st.sampled_from(ALL), LINES, st.sampled_from([0, 0.1, 0.3, 2.0])), max_size=20)
 
 
-def shown_of(writes: list[tuple[Task, bytes, float]], ending: bool) -> list[Said]:
+def shown_of(writes: list[tuple[Task, bytes, float]], ending: bool) -> list[SharedLines]:
     folding, now, shown = Folding(ALL), 0.0, []
     for task, lines, pause in writes:
         now += pause
-        shown += folding.due(now) + folding.add(task, lines, now)
+        shown += folding.flush_due(now) + folding.add(task, lines, now)
     if ending:
-        folding.end(ZERO)
-        shown += folding.due(now)
-    return shown + folding.rest()
+        folding.stop_waiting_for(ZERO)
+        shown += folding.flush_due(now)
+    return shown + folding.flush()
 
 
 @given(WRITES, st.booleans())
@@ -164,9 +164,9 @@ def test_no_line_waits_longer_than_a_moment(writes: list[tuple[Task, bytes, floa
     folding, now = Folding(ALL), 0.0
     for task, lines, pause in writes:
         now += pause
-        folding.due(now)
+        folding.flush_due(now)
         folding.add(task, lines, now)
-        assert folding.wakes_at is None or now < folding.wakes_at <= now + MOMENT
+        assert folding.next_due is None or now < folding.next_due <= now + MOMENT
 
 
 @given(LINES)
@@ -175,5 +175,5 @@ def test_workers_that_say_the_same_are_shown_as_one(lines: bytes) -> None:
 
     shown = [said for task in ALL for said in folding.add(task, lines, 0)]
 
-    assert shown == [Said(ALL, lines)]
+    assert shown == [SharedLines(ALL, lines)]
     assert Counter(line for said in shown for line in said.lines.splitlines()) == Counter(lines.splitlines())

@@ -330,7 +330,7 @@ def show(text: str) -> None:
             list(shown.feed(task, half, now=number * 10.0))
         shown.interrupt()
     for task in tasks:
-        shown.end(task, now=20.0)
+        shown.end_log(task, now=20.0)
 
 
 def explain(text: str) -> None:

@@ -60,7 +60,7 @@ Additional GRPC error information from remote target /job:worker/replica:0/task:
 
 def shown(text: str) -> str:
     reader = InterruptionReader()
-    return (reader.shown(text.encode()) + reader.rest()).decode()
+    return (reader.feed(text.encode()) + reader.flush()).decode()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ PARTS += ["2026-11-21 10:11:12.1: W a\n", "  | " + FRAMES, "a\n", "\n", DURING]
 def test_many_lines_at_once_are_shown_like_one_after_the_other(parts: list[str]) -> None:
     reader, lines = InterruptionReader(), "".join(parts).encode().splitlines(keepends=True)
 
-    assert b"".join([*map(reader.shown, lines), reader.rest()]).decode() == shown("".join(parts))
+    assert b"".join([*map(reader.feed, lines), reader.flush()]).decode() == shown("".join(parts))
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=6), st.data())
@@ -131,7 +131,7 @@ def test_it_does_not_matter_how_the_lines_come(parts: list[str], data: st.DataOb
     cut = data.draw(st.integers(0, len(lines)))
     reader = InterruptionReader()
 
-    in_two = reader.shown(b"".join(lines[:cut])) + reader.shown(b"".join(lines[cut:])) + reader.rest()
+    in_two = reader.feed(b"".join(lines[:cut])) + reader.feed(b"".join(lines[cut:])) + reader.flush()
 
     assert in_two.decode() == shown("".join(parts))
 
@@ -141,5 +141,5 @@ def test_a_traceback_without_an_end_is_not_held_for_ever(monkeypatch: pytest.Mon
     reader = InterruptionReader()
     block = b"Traceback (most recent call last):\n" + b"  x\n" * 10_000
 
-    assert reader.shown(block) + reader.rest() == block
-    assert len(InterruptionReader().shown(block)) > len(block) // 2
+    assert reader.feed(block) + reader.flush() == block
+    assert len(InterruptionReader().feed(block)) > len(block) // 2

@@ -94,17 +94,17 @@ def nothing(task: Task, count: int) -> None:
 
 def console(out: Screen, err: Screen, acknowledge: Callable[[Task, int], None] = nothing, **options: bool) -> Console:
     made = Console(acknowledge, environ={"TERM": "xterm"}, stdout=out.writer, stderr=err.writer, **options)
-    made.begin(LOGS)
+    made.begin_attempt(LOGS)
     return made
 
 
 def test_each_line_names_its_worker(screen: Opened) -> None:
     out, err = screen(), screen()
     shown = console(out, err)
-    shown.write(ZERO, b"one\ntw")
-    shown.write(ONE, b"other\n")
-    shown.write(ZERO, b"o\nlast")
-    shown.end(ZERO)
+    shown.show_log(ZERO, b"one\ntw")
+    shown.show_log(ONE, b"other\n")
+    shown.show_log(ZERO, b"o\nlast")
+    shown.end_log(ZERO)
     assert shown.close(PATIENCE)
     lines = out.text().splitlines()
     assert [line for line in lines if b"worker 0" in line] == [b"[worker 0] one", b"[worker 0] two", b"[worker 0] last"]
@@ -115,11 +115,19 @@ def test_each_line_names_its_worker(screen: Opened) -> None:
 def test_lines_of_names_of_different_length_are_aligned(screen: Opened) -> None:
     out, err = screen(), screen()
     shown = console(out, err)
-    shown.begin({ZERO: "log", TEN: "log"})
-    shown.write(ZERO, b"a\n")
-    shown.write(TEN, b"b\n")
+    shown.begin_attempt({ZERO: "log", TEN: "log"})
+    shown.show_log(ZERO, b"a\n")
+    shown.show_log(TEN, b"b\n")
     assert shown.close(PATIENCE)
     assert out.text() == b"[worker 0]  a\n[worker 10] b\n"
+
+
+def test_a_token_in_a_line_of_the_launcher_is_redacted(screen: Opened) -> None:
+    out, err = screen(), screen()
+    shown = console(out, err)
+    shown.say("it said ghp_0123456789abcdef")
+    assert shown.close(PATIENCE)
+    assert err.text() == b"[launch] it said <redacted>\n"
 
 
 def test_the_launchers_own_lines_go_to_stderr(screen: Opened) -> None:
@@ -142,7 +150,7 @@ def test_on_one_file_the_order_is_kept(screen: Opened) -> None:
     both = screen()
     shown = console(both, both)
     for n in range(100):
-        shown.write(ZERO, b"%d\n" % n)
+        shown.show_log(ZERO, b"%d\n" % n)
         shown.say(str(n))
     assert shown.close(PATIENCE)
     assert both.text() == b"".join(b"[worker 0] %d\n[launch] %d\n" % (n, n) for n in range(100))
@@ -152,9 +160,9 @@ def test_quiet_shows_the_chief_and_errors_and_acknowledges_all(screen: Opened) -
     out, err = screen(), screen()
     acknowledged: SimpleQueue[tuple[Task, int]] = SimpleQueue()
     shown = console(out, err, lambda *what: acknowledged.put(what), quiet=True)
-    shown.write(ONE, b"unseen\n")
-    shown.write(ZERO, b"chief\n")
-    shown.end(ONE)
+    shown.show_log(ONE, b"unseen\n")
+    shown.show_log(ZERO, b"chief\n")
+    shown.end_log(ONE)
     shown.say("unseen")
     shown.say("wrong", error=True)
     assert shown.close(PATIENCE)
@@ -165,8 +173,8 @@ def test_quiet_shows_the_chief_and_errors_and_acknowledges_all(screen: Opened) -
 def test_a_terminal_shows_a_colour_for_each_worker(screen: Opened) -> None:
     tty = screen(terminal=True)
     shown = console(tty, tty)
-    shown.write(ZERO, b"a\n")
-    shown.write(ONE, b"\x1b[31mred \x1b[2J\n")
+    shown.show_log(ZERO, b"a\n")
+    shown.show_log(ONE, b"\x1b[31mred \x1b[2J\n")
     shown.say("bad", error=True)
     assert shown.close(PATIENCE)
     assert tty.text() == (
@@ -179,7 +187,7 @@ def test_a_terminal_shows_a_colour_for_each_worker(screen: Opened) -> None:
 def test_no_color_holds_on_a_terminal(screen: Opened) -> None:
     tty = screen(terminal=True)
     shown = console(tty, tty, no_color=True)
-    shown.write(ZERO, b"\x1b[31mred\x1b[0m\n")
+    shown.show_log(ZERO, b"\x1b[31mred\x1b[0m\n")
     assert shown.close(PATIENCE)
     assert tty.text() == b"[worker 0] red\r\n"
 
@@ -187,7 +195,7 @@ def test_no_color_holds_on_a_terminal(screen: Opened) -> None:
 def test_startup_notices_that_were_asked_for_are_dim_on_a_terminal(screen: Opened) -> None:
     tty = screen(terminal=True)
     shown = console(tty, tty, show_noise=True)
-    shown.write(ZERO, NOTICE + b"Epoch 1\n")
+    shown.show_log(ZERO, NOTICE + b"Epoch 1\n")
     assert shown.close(PATIENCE)
     dimmed = b"\x1b[36m[worker 0]\x1b[0m \x1b[2m" + NOTICE[:-1] + b"\x1b[0m\r\n"
     assert tty.text() == dimmed + b"\x1b[36m[worker 0]\x1b[0m Epoch 1\r\n"
@@ -197,7 +205,7 @@ def test_startup_notices_that_were_asked_for_are_dim_on_a_terminal(screen: Opene
 def test_startup_notices_are_folded(screen: Opened, terminal: bool) -> None:
     out, err = screen(terminal=terminal), screen()
     shown = console(out, err)
-    shown.write(ZERO, NOTICE * 3 + b"Epoch 1\n" + NOTICE)
+    shown.show_log(ZERO, NOTICE * 3 + b"Epoch 1\n" + NOTICE)
     assert shown.close(PATIENCE)
     assert uncoloured(out.text()) == b"[worker 0] Epoch 1\n"
     assert err.text() == b"[launch] TensorFlow's start-up notices are left out here; the logs in attempt-0 have them\n"
@@ -206,10 +214,10 @@ def test_startup_notices_are_folded(screen: Opened, terminal: bool) -> None:
 def test_that_notices_are_left_out_is_said_once_for_all_workers_and_attempts(screen: Opened) -> None:
     out, err = screen(), screen()
     shown = console(out, err)
-    shown.write(ZERO, NOTICE)
-    shown.write(ONE, NOTICE)
-    shown.begin({ZERO: "attempt-1/worker-0.log"})
-    shown.write(ZERO, NOTICE)
+    shown.show_log(ZERO, NOTICE)
+    shown.show_log(ONE, NOTICE)
+    shown.begin_attempt({ZERO: "attempt-1/worker-0.log"})
+    shown.show_log(ZERO, NOTICE)
     assert shown.close(PATIENCE)
     assert (out.text(), err.text().count(b"\n")) == (b"", 1)
 
@@ -221,7 +229,7 @@ def uncoloured(text: bytes) -> bytes:
 def test_startup_notices_can_be_asked_for(screen: Opened) -> None:
     out, err = screen(), screen()
     shown = console(out, err, show_noise=True)
-    shown.write(ZERO, NOTICE)
+    shown.show_log(ZERO, NOTICE)
     assert shown.close(PATIENCE)
     assert out.text() == b"[worker 0] " + NOTICE
 
@@ -232,7 +240,7 @@ def test_nobody_waits_for_a_stopped_reader(screen: Opened) -> None:
     shown = console(out, err, lambda _, count: acknowledged.put(count))
     line = b"x" * 99 + b"\n"
     for _ in range(64):
-        shown.write(ZERO, line * 1000)
+        shown.show_log(ZERO, line * 1000)
     shown.say("seen at once", error=True)
     assert not shown.drain(0.1)
     assert acknowledged.qsize() < 64
@@ -246,7 +254,7 @@ def test_nobody_waits_for_a_stopped_reader(screen: Opened) -> None:
 def test_a_stuck_reader_can_be_abandoned(screen: Opened) -> None:
     out, err = screen(reading=False), screen()
     shown = console(out, err)
-    shown.write(ZERO, b"x\n" * 1_000_000)
+    shown.show_log(ZERO, b"x\n" * 1_000_000)
     assert not shown.close(0.05)
     out.close_reader()
     assert shown.close(PATIENCE)
@@ -258,7 +266,7 @@ def test_the_run_goes_on_when_nobody_reads(screen: Opened) -> None:
     out.close_reader()
     shown = console(out, err, lambda _, count: acknowledged.put(count))
     for _ in range(3):
-        shown.write(ZERO, b"line\n")
+        shown.show_log(ZERO, b"line\n")
     assert shown.close(PATIENCE)
     assert [acknowledged.get(timeout=PATIENCE) for _ in range(3)] == [5, 5, 5]
     said = err.text()
@@ -270,8 +278,8 @@ def test_a_full_disk_behind_stdout_is_told(screen: Opened) -> None:
     err = screen()
     with Path("/dev/full").open("wb") as full:
         shown = Console(nothing, environ={}, stdout=full.fileno(), stderr=err.writer)
-        shown.begin(LOGS)
-        shown.write(ZERO, b"line\n")
+        shown.begin_attempt(LOGS)
+        shown.show_log(ZERO, b"line\n")
         assert shown.close(PATIENCE)
     assert b"No space left" in err.text()
 
@@ -280,7 +288,7 @@ def test_a_non_blocking_output_gets_all(screen: Opened) -> None:
     out, err = screen(reading=False), screen()
     os.set_blocking(out.writer, False)
     shown = console(out, err)
-    shown.write(ZERO, b"x\n" * 100_000)
+    shown.show_log(ZERO, b"x\n" * 100_000)
     assert not shown.drain(0.05)
     out.start()
     assert shown.close(PATIENCE)
@@ -290,10 +298,10 @@ def test_a_non_blocking_output_gets_all(screen: Opened) -> None:
 def test_a_new_attempt_starts_afresh(screen: Opened) -> None:
     out, err = screen(), screen()
     shown = console(out, err)
-    shown.write(ZERO, b"cut off")
-    shown.end(ZERO)
-    shown.begin({ZERO: "attempt-1/worker-0.log"})
-    shown.write(ZERO, b"again\n")
+    shown.show_log(ZERO, b"cut off")
+    shown.end_log(ZERO)
+    shown.begin_attempt({ZERO: "attempt-1/worker-0.log"})
+    shown.show_log(ZERO, b"again\n")
     assert shown.close(PATIENCE)
     assert out.text() == b"[worker 0] cut off\n[worker 0] again\n"
 
@@ -330,8 +338,8 @@ def test_of_bars_of_the_same_thing_the_first_workers_is_shown() -> None:
 def test_what_workers_print_alike_is_shown_once(screen: Opened) -> None:
     out, err = screen(), screen()
     shown = console(out, err)
-    shown.write(ZERO, b"Epoch 1\nmine\n")
-    shown.write(ONE, b"Epoch 1\n")
+    shown.show_log(ZERO, b"Epoch 1\nmine\n")
+    shown.show_log(ONE, b"Epoch 1\n")
     assert shown.close(PATIENCE)
     assert out.text() == b"[workers 0-1] Epoch 1\n[worker 0] mine\n"
 
@@ -339,7 +347,7 @@ def test_what_workers_print_alike_is_shown_once(screen: Opened) -> None:
 def test_a_line_that_nobody_else_prints_is_shown_though_nothing_else_happens(screen: Opened) -> None:
     out, err = screen(reading=False), screen()
     shown = console(out, err)
-    shown.write(ZERO, b"mine\n")
+    shown.show_log(ZERO, b"mine\n")
     assert os.read(out.reader, 100) == b"[worker 0] mine\n"
     assert shown.close(PATIENCE)
 
@@ -347,7 +355,7 @@ def test_a_line_that_nobody_else_prints_is_shown_though_nothing_else_happens(scr
 def test_the_launchers_lines_come_after_what_was_said_before(screen: Opened) -> None:
     both = screen()
     shown = console(both, both)
-    shown.write(ZERO, b"before\n")
+    shown.show_log(ZERO, b"before\n")
     shown.say("after")
     assert shown.close(PATIENCE)
     assert both.text() == b"[worker 0] before\n[launch] after\n"
@@ -356,8 +364,8 @@ def test_the_launchers_lines_come_after_what_was_said_before(screen: Opened) -> 
 def test_each_workers_lines_can_be_asked_for(screen: Opened) -> None:
     out, err = screen(), screen()
     shown = console(out, err, show_noise=True)
-    shown.write(ZERO, b"Epoch 1\n")
-    shown.write(ONE, b"Epoch 1\n")
+    shown.show_log(ZERO, b"Epoch 1\n")
+    shown.show_log(ONE, b"Epoch 1\n")
     assert shown.close(PATIENCE)
     assert out.text() == b"[worker 0] Epoch 1\n[worker 1] Epoch 1\n"
 
@@ -373,7 +381,7 @@ READS = st.lists(st.tuples(st.sampled_from([ZERO, ONE]), st.one_of(PIECES, BINAR
 def test_no_read_splices_or_loses_a_line(reads: list[tuple[Task, bytes]]) -> None:
     text = AttemptText([ZERO, ONE], Look(), show_all=True)
     shown = b"".join(piece for task, data in reads for piece in text.feed(task, data, 0.0))
-    shown += b"".join(text.end(task, 0.0) for task in (ZERO, ONE))
+    shown += b"".join(text.end_log(task, 0.0) for task in (ZERO, ONE))
     for task in (ZERO, ONE):
         prefix = f"[{task}] ".encode()
         got = [line.removeprefix(prefix) for line in shown.split(b"\n") if line.startswith(prefix)]
