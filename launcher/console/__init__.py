@@ -1,1 +1,1 @@
-"""What a person sees of a run: whole lines, each with its worker's name."""
+"""What a person sees of a run: whole lines, each prefixed with its worker's name."""

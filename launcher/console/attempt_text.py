@@ -1,4 +1,4 @@
-"""The raw bytes of all workers of an attempt -> what is shown of them, each line behind a name. Pure."""
+"""Turns the raw output of all workers of an attempt into prefixed lines. Pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from launcher.console.terminal import BOLD, WORKER_COLOURS, Look
 from launcher.console.worker_text import WorkerText
 
 PIECE = 64 << 10
-"""Bytes rendered at a time: this much stays in the processor's cache and in memory that need not be fetched anew."""
+"""Bytes rendered at a time: few enough to stay in the processor's cache."""
 
 
 class AttemptText:
-    """What the workers have written, as far as it matters for what comes. Times are seconds on any steady clock."""
+    """The output of one attempt's workers. Times are seconds on any monotonic clock."""
 
     def __init__(self, tasks: Sequence[Task], look: Look, show_all: bool = False) -> None:
-        """Begin.
+        """Start with no output.
 
         Args:
-            tasks: those that are shown.
-            look: of the output.
-            show_all: TensorFlow's start-up notices, too, and each worker's lines on their own.
+            tasks: the workers whose output is shown.
+            look: what the terminal or file can show.
+            show_all: keep TensorFlow's start-up notices, and show each worker's lines even if others print the same.
         """
         self._look = look
         self._texts = {task: WorkerText(show_all, look.colour) for task in tasks}
@@ -38,13 +38,13 @@ class AttemptText:
         }
 
     def interrupt(self) -> None:
-        """The user has stopped the attempt: what only this makes the workers print is left out, unless all is shown."""
+        """The user has stopped the attempt: hide what workers print only because of that, unless `show_all`."""
         if self._folding is not None:
             for text in self._texts.values():
                 text.interrupt()
 
     def feed(self, task: Task, data: bytes, now: float) -> Iterable[bytes]:
-        """Take the next bytes of a worker's log; yield what they make visible."""
+        """Add the next bytes of a worker's log; yield what can be shown now."""
         text = self._texts.get(task)
         if text is not None:
             for at in range(0, len(data), PIECE):
@@ -52,7 +52,7 @@ class AttemptText:
                 yield self._bar(task, text.due_bar(now), now)
 
     def end_log(self, task: Task, now: float) -> bytes:
-        """A worker's log has ended: its last line counts even without a newline, and nobody waits for another one."""
+        """A worker's log has ended: return its last line, which may lack a newline. No line waits for this worker."""
         text = self._texts.get(task)
         if text is None:
             return b""
@@ -62,21 +62,21 @@ class AttemptText:
         return self._rendered(last)
 
     def flush_due(self, now: float) -> bytes:
-        """Return what has waited long enough for the same of other workers."""
+        """Return the lines that have waited long enough for other workers to print the same."""
         return self._rendered(self._folding.flush_due(now)) if self._folding is not None else b""
 
     def flush(self) -> bytes:
-        """Return all that still waits."""
+        """Return all lines that still wait."""
         return self._rendered(self._folding.flush()) if self._folding is not None else b""
 
     @property
     def next_due(self) -> float | None:
-        """When `flush_due` will return something; None: nothing waits."""
+        """When `flush_due` will have something to return; None if no line waits."""
         return self._folding.next_due if self._folding is not None else None
 
     @property
     def left_out_noise(self) -> bool:
-        """Whether start-up notices were there that are not shown."""
+        """Whether any start-up notices were hidden."""
         return any(text.left_out_noise for text in self._texts.values())
 
     def _said(self, task: Task, lines: bytes, now: float) -> Iterable[SharedLines]:

@@ -1,7 +1,7 @@
-"""Whether a failure only tells that a peer had gone, and which one. Pure.
+"""Whether a failure is collateral: caused only by the loss of a peer, and of which one. Pure.
 
-Most words were seen in recorded runs (tests/unit/failure_tails). "coordination service ... error" and "failed to
-connect to all addresses" are from public issue threads and wait for a recording.
+Most patterns were recorded from real runs (tests/unit/failure_tails). "coordination service ... error" and "failed to
+connect to all addresses" come from public issue threads; no recording has them yet.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from launcher.cluster.spec import Task
 
 LEADER = Task("chief", 0)
-"""Stands for the task that runs the coordination service, whatever it is called in this cluster."""
+"""Stands for the task that runs the coordination service, whatever its name is in this cluster."""
 
 _GRPC_UNAVAILABLE_OR_LATE = r"grpc_status:(?:14|4)\b"
 _LOST_CONTACT = re.compile(
@@ -26,7 +26,8 @@ _STARTED_TWICE = re.compile(
     r"/job:(\w+)/replica:\d+/task:(\d{1,9}) (?:unexpectedly tried to connect with a different incarnation"
     r"|Heartbeat: Incarnation ID mismatch)"
 )
-"""TensorFlow takes it for a restart; no task of a gang is started again alone."""
+"""TensorFlow thinks that a task was restarted. The launcher never restarts one task of a gang alone, so two processes
+claim to be the same task."""
 _LOST_LEADER = re.compile(r"RPC: /tensorflow\.CoordinationService/")
 _PEERS = (
     re.compile(r"stopped sending heartbeats\):\s*/job:(\w+)/replica:\d+/task:(\d{1,9})\b"),
@@ -36,12 +37,12 @@ _PEERS = (
 
 
 def is_collateral(text: str) -> bool:
-    """Whether this is TensorFlow's complaint about a peer, or about the coordination service."""
+    """Whether this is TensorFlow's complaint about a lost peer or coordination service."""
     return bool(_LOST_CONTACT.search(text))
 
 
 def accused(text: str) -> Task | None:
-    """The peer that the complaint names; `LEADER` for the coordination service; None: it names nobody."""
+    """The peer that the text blames; `LEADER` for the coordination service; None if it names no peer."""
     for pattern in _PEERS:
         if found := pattern.search(text):
             return Task(found[1], int(found[2]))
@@ -49,6 +50,6 @@ def accused(text: str) -> Task | None:
 
 
 def started_twice(text: str) -> Task | None:
-    """The task under whose name the complaint has seen two processes; None: it tells of none."""
+    """The task that TensorFlow has seen two processes of; None if the text reports no such task."""
     found = _STARTED_TWICE.search(text)
     return Task(found[1], int(found[2])) if found else None

@@ -1,8 +1,8 @@
 """The console: every worker's log as `[worker 0] line` on stdout, the launcher's own lines on stderr.
 
-Nobody ever waits for a slow or stopped terminal or pipe: writing is done by a thread of its own, and how much may wait
-for it is bounded by acknowledging what was written. The raw logs are in files; the console is only a view of them.
-What several workers print within a moment is shown once, as `[workers 0-1] line`.
+A slow or stopped terminal or pipe blocks nothing: a thread of its own writes to it. Its backlog is bounded, because a
+host sends more of a log only after what came before was written and acknowledged. The raw logs are in files; the
+console is only a view of them. What several workers print within 0.3 s is shown once, as `[workers 0-1] line`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ STDOUT, STDERR = 1, 2
 
 
 class Console:
-    """Shows the logs of the workers and the launcher's own lines. Its methods never wait, but for `drain` and `close`.
+    """Shows the workers' logs and the launcher's own lines. Only `drain` and `close` block.
 
-    Worker lines go to stdout, the launcher's to stderr: each stream in order, in whole lines. Each has a thread of its
-    own, so that a stopped reader of stdout hides no error; where both are the same file one thread keeps the order.
+    Worker lines go to stdout, the launcher's to stderr; each stream keeps its order, in whole lines. Each has its own
+    thread, so that a stopped reader of stdout hides no error. Where both are the same file, one thread keeps the order.
     """
 
     def __init__(
@@ -45,14 +45,13 @@ class Console:
         """Start writing.
 
         Args:
-            acknowledge: told, from the writing thread, how many of the bytes given to `show_log` are dealt with. Must
-                not wait.
-            quiet: only the chief's log and the launcher's errors are shown.
-            show_noise: all is shown: TensorFlow's start-up notices, and each worker's lines of its own.
+            acknowledge: called in the writing thread with the number of bytes of a log that were shown. Must not block.
+            quiet: show only the chief's log and the launcher's errors.
+            show_noise: keep TensorFlow's start-up notices, and show each worker's lines even if others print the same.
             no_color: no colours, even on a terminal.
-            environ: where `NO_COLOR`, `FORCE_COLOR` and `TERM` are looked up; default: the process's own.
-            stdout: the open file that takes the workers' lines.
-            stderr: the open file that takes the launcher's lines.
+            environ: where `NO_COLOR`, `FORCE_COLOR` and `TERM` are looked up; by default the process's own.
+            stdout: the descriptor for the workers' lines.
+            stderr: the descriptor for the launcher's lines.
         """
         self._acknowledge = acknowledge
         self._quiet = quiet
@@ -64,12 +63,12 @@ class Console:
         self._err = Writer(stderr, _ignored, self._show_due if same else no_alarm)
         self._out = self._err if same else Writer(stdout, self._say_broken, self._show_due)
         self._text: AttemptText | None = None
-        """Of the attempt under way; only the thread that writes to stdout touches it."""
+        """Of the current attempt; used only by the thread that writes to stdout."""
         self._log_directory = ""
         self._told_of_noise = False
 
     def begin_attempt(self, logs: Mapping[Task, str]) -> None:
-        """An attempt starts: its tasks, and where a person finds each one's raw log."""
+        """An attempt starts. `logs`: its tasks, and the path of each one's raw log, for messages."""
         self._out.submit(partial(self._begin_attempt, dict(logs)))
 
     def show_log(self, task: Task, data: bytes) -> None:
@@ -77,17 +76,18 @@ class Console:
         self._out.submit(partial(self._show_log, task, data))
 
     def interrupt(self) -> None:
-        """The user has stopped the attempt: tracebacks of the interrupt itself are not shown."""
+        """The user has stopped the attempt: hide the tracebacks of the interrupt itself."""
         self._out.submit(self._interrupt)
 
     def end_log(self, task: Task) -> None:
-        """The task's log has ended: its last line is shown even without a newline."""
+        """The task's log has ended: show its last line even without a newline."""
         self._out.submit(partial(self._end_log, task))
 
     def say(self, text: str, *, error: bool = False) -> None:
-        """Show a line or more of the launcher's own; a quiet console shows errors only.
+        """Show one or more lines of the launcher's own; a quiet console shows errors only.
 
-        What they repeat of a host or a worker cannot harm a terminal. Who repeats it keeps it to one line.
+        Secrets are redacted and control characters escaped. A caller that quotes a host or a worker makes one line of
+        the quotation (`harmless_line`), so that no part of it looks like a line of the launcher.
         """
         if self._quiet and not error:
             return
@@ -95,16 +95,16 @@ class Console:
         self._err.submit(partial(self._write_own, behind(prefix, _encoded(harmless(redacted_text(text))) + b"\n")))
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Wait (seconds; None: for ever) until all that was given so far is written; return whether it is."""
+        """Wait up to `timeout` seconds (None: for ever) until all output so far is written; return whether it is."""
         deadline = None if timeout is None else time.monotonic() + timeout
         self._out.submit(self._show_rest)
-        # stdout first: its end may still have something to say on stderr.
+        # stdout first: where it fails, `_say_broken` adds a line to stderr.
         return all(writer.wait_until_done(deadline) for writer in (self._out, self._err))
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain, then end the threads; return whether all was written.
 
-        If not, the threads (daemons) go on trying: close again, or leave them to the end of the process.
+        If not, the threads keep trying. They are daemons: call `close` again, or let them end with the process.
         """
         drained = self.drain(timeout)
         for writer in {self._out, self._err} if drained else ():
@@ -137,7 +137,7 @@ class Console:
             self._out.write(self._text.end_log(task, time.monotonic()))
 
     def _show_due(self) -> float | None:
-        """Show what has waited long enough; return the seconds until more has."""
+        """Show the lines that have waited long enough; return the seconds until the next ones have."""
         if self._text is None:
             return None
         self._out.write(self._text.flush_due(time.monotonic()))
@@ -150,7 +150,7 @@ class Console:
 
     def _write_own(self, lines: bytes) -> None:
         if self._out is self._err:
-            self._show_rest()  # what the workers said before comes before
+            self._show_rest()  # lines of workers that came earlier stay above
         self._err.write(lines)
 
     def _say_broken(self, error: OSError) -> None:
@@ -162,9 +162,9 @@ class Console:
 
 
 def _encoded(text: str) -> bytes:
-    # File names may hold bytes that are no UTF-8; they come and go as surrogates.
+    # The name of a file may hold bytes that are not UTF-8; Python has them as surrogates.
     return text.encode("utf-8", "surrogateescape")
 
 
 def _ignored(error: OSError) -> None:
-    """Nobody can be told any more that stderr is gone."""
+    """Ignore it: without stderr, there is nowhere left to report this."""

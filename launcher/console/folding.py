@@ -1,7 +1,7 @@
-"""What several workers print within a moment, shown once. Pure: lines and the time in, lines out.
+"""Shows once what several workers print within `MOMENT` seconds. Pure: lines and the time in, lines out.
 
-A line waits until every worker that still writes has said the same, or until the moment is over. Each worker's lines
-keep their order, and none is lost. Where a lot is written at a time, lines pass as they come.
+A line waits until every worker that still writes has printed the same, or until the time is over. Each worker's lines
+keep their order, and none is lost. When much is written at once, lines pass unfolded, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from typing import NamedTuple
 from launcher.cluster.spec import Task
 
 MOMENT = 0.3
-"""Seconds that a line waits for the same of other workers."""
+"""Seconds that a line waits for other workers to print the same."""
 MOST_LINES = 5000
-"""Of all workers, within a moment: what is more passes as it comes."""
+"""Lines of all workers within `MOMENT`, above which they pass unfolded."""
 MOST_BYTES = 1 << 20
-"""That may wait."""
+"""Bytes that may wait; above that, lines pass unfolded."""
 
 _OWN = b"tf-launch: "
-"""What we bring into a worker says the same in each of them, as soon as it is imported there."""
+"""The prefix of our own code in a worker. Every worker prints the same, but each when it gets to that import: such a
+line is shown once in an attempt, however late the others are."""
 _ESCAPE = rb"\x1b\[[0-9;]*m"
 _STEP_TIME = (b"/step", b"/epoch")
 _STAMP = rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +\d+ |\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
-"""Before what a logger says: TensorFlow's, with a thread, and Python's."""
+"""The prefix of a log line: TensorFlow's with the thread, or Python's."""
 _TIME = rb"\b\d[\d:]{0,12}(?:s|ms|us)(?:/(?:step|epoch))?(?!\w)"
 
 
 class SharedLines(NamedTuple):
-    """Whole lines, and the workers that said them."""
+    """Whole lines, and the workers that printed them."""
 
     tasks: tuple[Task, ...]
     lines: bytes
@@ -43,10 +44,10 @@ class _Held(NamedTuple):
 
 
 class Folding:
-    """The lines of one attempt that wait for the same of other workers."""
+    """The lines of one attempt that wait for other workers to print the same."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
-        """`tasks`: those whose lines are shown, in the order in which they are named."""
+        """`tasks`: the workers whose lines are shown, in the order in which a prefix names them."""
         self._held: dict[Task, deque[_Held]] = {task: deque() for task in tasks}
         self._meanings: dict[Task, Counter[bytes]] = {task: Counter() for task in self._held}
         self._writing = set(self._held)
@@ -56,7 +57,7 @@ class Folding:
         self._lines_now = self._lines_before = 0
 
     def add(self, task: Task, lines: bytes, now: float) -> list[SharedLines]:
-        """Take a worker's next whole lines; return what is to be shown now. `now`: seconds, on any steady clock."""
+        """Add a worker's next whole lines; return what to show now. `now`: seconds on any monotonic clock."""
         if not lines:
             return []
         if not self._can_wait(lines, now):
@@ -69,7 +70,7 @@ class Folding:
         return self.flush_due(now)
 
     def flush_due(self, now: float) -> list[SharedLines]:
-        """Return what all have said by now, or what has waited long enough."""
+        """Return the lines that all workers have printed by now, and those that have waited long enough."""
         said: list[SharedLines] = []
         while (task := self._first_ready(now)) is not None:
             said += self._folded(task)
@@ -77,15 +78,15 @@ class Folding:
 
     @property
     def next_due(self) -> float | None:
-        """When `flush_due` will return something at the latest; None: nothing waits."""
+        """When `flush_due` will have something to return, at the latest; None if no line waits."""
         return min((held[0].until for held in self._held.values() if held), default=None)
 
     def stop_waiting_for(self, task: Task) -> None:
-        """The worker writes no more: nobody waits for it."""
+        """The worker writes no more."""
         self._writing.discard(task)
 
     def flush(self) -> list[SharedLines]:
-        """Return all that still waits."""
+        """Return all lines that still wait."""
         return self.flush_due(float("inf"))
 
     def _can_wait(self, lines: bytes, now: float) -> bool:
@@ -98,7 +99,7 @@ class Folding:
         return len(self._held) > 1 and few and self._waiting_bytes + len(lines) <= MOST_BYTES
 
     def _first_ready(self, now: float) -> Task | None:
-        """The worker whose first line has waited longest of those that need not wait."""
+        """Of the workers whose first line is ready, the one whose line has waited longest."""
         heads = [(held[0], task) for task, held in self._held.items() if held]
         ready = [each for each in heads if each[0].until <= now or self._said_by_all(each[0].meaning)]
         return min(ready, key=lambda each: each[0].until)[1] if ready else None
@@ -107,20 +108,20 @@ class Folding:
         return meaning in self._own_said or all(meaning in self._meanings[task] for task in self._writing)
 
     def _folded(self, task: Task) -> Iterator[SharedLines]:
-        """A worker's first line, with all others that have said it; what they said before comes first."""
+        """A worker's first line, together with all workers that have printed it; their earlier lines come first."""
         meaning = self._held[task][0].meaning
         sharing = [each for each in self._held if meaning in self._meanings[each]]
         for each in sharing:
             while self._held[each][0].meaning != meaning:
-                yield from self._taken([each], self._held[each][0].meaning)
-        yield from self._taken(sharing, meaning)
+                yield from self._shared([each], self._held[each][0].meaning)
+        yield from self._shared(sharing, meaning)
 
-    def _taken(self, tasks: Sequence[Task], meaning: bytes) -> Iterator[SharedLines]:
-        """The first line of these workers, and of all others that begin with the same."""
-        taken = [task for task, held in self._held.items() if task in tasks or (held and held[0].meaning == meaning)]
-        lines = [self._pop(task) for task in taken]
+    def _shared(self, tasks: Sequence[Task], meaning: bytes) -> Iterator[SharedLines]:
+        """Remove the first line of these workers, and of all others whose first line is the same."""
+        sharing = [task for task, held in self._held.items() if task in tasks or (held and held[0].meaning == meaning)]
+        lines = [self._pop(task) for task in sharing]
         if meaning not in self._own_said:
-            yield SharedLines(tuple(taken), lines[0] + b"\n")
+            yield SharedLines(tuple(sharing), lines[0] + b"\n")
         if meaning.startswith(_OWN):
             self._own_said.add(meaning)
 
@@ -138,7 +139,7 @@ class Folding:
 
 
 def _meaning(line: bytes) -> bytes:
-    """Two lines of the same meaning are shown as one: what loggers say, and Keras's bars, differ in times alone."""
+    """What two lines must have in common to be shown as one: all but timestamps, and the times in Keras's bars."""
     stamp = re.match(_STAMP, line)
     said = line[stamp.end() :] if stamp else line
     if not any(unit in said for unit in _STEP_TIME):
@@ -147,7 +148,7 @@ def _meaning(line: bytes) -> bytes:
 
 
 def _joined(said: Iterable[SharedLines]) -> list[SharedLines]:
-    """Lines of the same workers in one piece."""
+    """Join neighbours that have the same workers."""
     pieces: list[tuple[tuple[Task, ...], list[bytes]]] = []
     for tasks, lines in said:
         if not pieces or pieces[-1][0] != tasks:

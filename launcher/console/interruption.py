@@ -1,7 +1,7 @@
-"""What a worker prints because the user has interrupted the run: hidden on the console, the files keep it. Pure.
+"""Hides on the console what a worker prints only because the user interrupted the run; the log files keep it. Pure.
 
-Python prints a traceback of the KeyboardInterrupt, TensorFlow complains about peers that have ended. Any other
-traceback is shown: a save that fails is news.
+Python prints a traceback of the KeyboardInterrupt, and TensorFlow complains about peers that have ended. Any other
+traceback is shown: a checkpoint that could not be saved matters.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _NATIVE_COMPLAINT = re.compile(
     rb"[WEF]\d{4} \d\d:\d\d:[\d.]+ |\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [WEF] "  # of TensorFlow's C++ code
 )
 _MAY_MATTER = re.compile(rb"(?:\A|[\r\n])(?:[ |+]*Traceback|Process |Exception |[WEF]\d{4} |\d{4}-\d\d-)")
-"""What a line that one of the three fits begins with: to look for it in many lines at once is much faster."""
+"""How a line that one of the three patterns matches begins. One search over a block is much faster than three matches
+for each of its lines."""
 _INTERRUPT = re.compile(rb"KeyboardInterrupt|RuntimeError: pybind11::.* REPLACED BY KeyboardInterrupt")
-"""The second where TensorFlow's C++ was about to raise an error of its own."""
+"""The second form appears where TensorFlow's C++ code was about to raise an error of its own."""
 _CONNECTOR = re.compile(rb"(?:During handling of|The above exception was)[\w ,]*exception")
 _TENSORFLOW_ERROR = re.compile(rb"tensorflow\.python\.framework\.errors_impl\.\w+")
 _MORE_OF_A_MESSAGE = re.compile(
@@ -28,14 +29,14 @@ _MORE_OF_A_MESSAGE = re.compile(
 )
 
 MOST_HELD = 1 << 20
-"""Bytes of a traceback whose end is waited for; a longer one is shown."""
+"""Bytes of a traceback that are held until its end is known; a longer one is shown."""
 
 _State = Callable[[bytes], list[bytes]]
-"""Takes the next line; returns the lines that are shown now."""
+"""A state of the reader: a function from the next line to the lines that are shown now."""
 
 
 class InterruptionReader:
-    """Tells in one worker's lines what the interrupt has brought about; a traceback is held until its end is known."""
+    """Filters one worker's lines. A traceback is held until its last line tells whether the interrupt caused it."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
@@ -43,13 +44,13 @@ class InterruptionReader:
         self._state: _State = self._outside
 
     def feed(self, block: bytes) -> bytes:
-        """Return what is shown of the next whole lines, and of those that were held."""
+        """Add the next whole lines; return those that are shown now, held ones included."""
         if self._state == self._outside and not _MAY_MATTER.search(block):
             return block
         return b"".join(shown for line in block.splitlines(keepends=True) for shown in self._state(line))
 
     def flush(self) -> bytes:
-        """Return what is left to be shown when the log has ended."""
+        """The log has ended: return what is shown of the lines still held."""
         return b"".join(self._judged())
 
     def _outside(self, line: bytes) -> list[bytes]:
@@ -76,13 +77,13 @@ class InterruptionReader:
         return [*self._release(), line]
 
     def _in_message(self, line: bytes) -> list[bytes]:
-        """The message of an error of TensorFlow may take many lines to say that a peer has gone."""
+        """TensorFlow may take many lines to say that a peer is gone."""
         if _MORE_OF_A_MESSAGE.match(line):
             return self._hold(line, self._in_message)
         return [*self._judged(), *self._state(line)]
 
     def _after_hidden(self, line: bytes) -> list[bytes]:
-        """What belongs to a traceback that was hidden, or joins it to the next."""
+        """Hide what still belongs to a hidden traceback, or links it to the next one."""
         if _MORE_OF_A_MESSAGE.match(line) or _CONNECTOR.match(line) or _INTERRUPT.match(line):
             return []
         self._state = self._outside

@@ -1,21 +1,21 @@
-"""A worker's raw bytes -> whole lines, however the reads were cut. Pure."""
+"""Splits a worker's raw output into whole lines, wherever reads happened to cut it. Pure."""
 
 from __future__ import annotations
 
 LONGEST_LINE = 64 << 20
-"""Bytes. What is longer than this without a newline is cut: it bounds the memory that one worker can take."""
+"""Bytes without a newline after which a line is cut, which bounds the memory that one worker can take up."""
 
 
 def final_state(line: bytes) -> bytes:
-    r"""What a terminal would show last of a line (without its newline) that was rewritten by `\r`."""
+    r"""What a terminal shows in the end of a line (without its newline) that was overwritten by `\r`."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 class LineSplitter:
-    r"""Collects the bytes of one worker and gives them back as whole lines.
+    r"""Collects the bytes of one worker and returns them as whole lines.
 
-    A line is what ends in `\n`; it is only cut there, so UTF-8 sequences stay whole. Of a line that was rewritten by
-    `\r` (a progress bar) only the last state is kept. The text is the same for every chunking, except beyond `longest`.
+    Lines are cut only at `\n`, so UTF-8 sequences stay whole. Of a line that was overwritten by `\r` (a progress bar)
+    only the last state is kept. How the bytes were chunked makes no difference, except for lines beyond `longest`.
     """
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
@@ -23,10 +23,10 @@ class LineSplitter:
         self._parts: list[bytes] = []
         self._size = 0
         self.bar = b""
-        r"""The newest whole state of the progress bar on the line that has not ended; empty: there is none."""
+        r"""The newest complete state of the progress bar on the unfinished line; empty if there is none."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes; return all lines that they end, each with its newline."""
+        """Add the next bytes; return all lines that they complete, each with its newline."""
         end = data.rfind(b"\n") + 1
         if not end:
             return self._keep(data)
@@ -35,7 +35,7 @@ class LineSplitter:
         return lines + self._keep(data[end:])
 
     def flush(self, mark: bytes = b"") -> bytes:
-        """Return the line that has not ended, ended by `mark` and a newline; empty if there is none."""
+        """Return the unfinished line with `mark` and a newline added; empty if there is none."""
         line = b"".join(self._parts)
         self._clear()
         return final_state(line) + mark + b"\n" if line else b""
@@ -76,7 +76,7 @@ def _last_states(lines: bytes) -> bytes:
 
 
 def behind(prefix: bytes, lines: bytes) -> bytes:
-    """Whole lines, each behind a prefix."""
-    # Megabytes at a time: no copy more than needed, no loop over the lines.
+    """Put a prefix before each of these whole lines."""
+    # This runs over megabytes at a time: as few copies as possible, and no loop over the lines.
     prefixed = memoryview(lines.replace(b"\n", b"\n" + prefix))
     return b"".join((prefix, prefixed[: -len(prefix)]))

@@ -1,7 +1,8 @@
-"""TensorFlow's known notices at start-up, told from lines that a person wants to see. Pure.
+"""Separates TensorFlow's known start-up notices from lines that a person wants to see. Pure.
 
-Collected from runs of TensorFlow 2.21, and from public reports for older versions and GPUs. All that its C++ code logs
-at level INFO is noise; of its warnings and errors only those listed here, which healthy runs have, too.
+The notices were collected from runs of TensorFlow 2.21, and from public reports for older versions and GPUs. Everything
+that TensorFlow's C++ code logs at level INFO is noise; of its warnings and errors, only those listed here, which
+healthy runs have, too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NOTICE = b"|".join(
         rb"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR",
     )
 )
-# Compiled at their first use, and kept by `re`: that is when a worker writes, and the launcher has time.
+# Not compiled here: `re` compiles and caches them when a worker first writes, and by then the start is over.
 _LATER_NOTICE = b"\n(?:" + _NOTICE + b")"
 _CONTINUATION = (
     rb"To enable the following instructions: .* rebuild TensorFlow with"
@@ -37,7 +38,7 @@ _CONTINUATION = (
     rb"|/job:\w+/replica:\d+/task:\d+\s*$"
     rb"|\s+\[\[\{\{node "
 )
-# A server tells the options of its first session as protocol buffer text: about 20 lines behind this notice, and an
+# A server prints the options of its first session as protocol buffer text: about 20 lines after this notice, then an
 # empty one. Each line is indented or begins with a field of `ConfigProto` (tensorflow/core/protobuf/config.proto).
 _OPTIONS_NOTICE = rb".*\] SessionOptions: "
 _OPTIONS = (
@@ -50,14 +51,14 @@ _OPTIONS = (
 
 
 class NoiseReader:
-    """Tells the noise in one worker's lines; a notice of several lines may be spread over several blocks."""
+    """Recognises noise in one worker's lines; a notice of several lines may be spread over several blocks."""
 
     def __init__(self) -> None:
         self._rest: bytes | None = None
-        """What a further line of the notice looks like; None: the last line belonged to none."""
+        """What a continuation of the current notice looks like; None if the last line belonged to no notice."""
 
     def may_hold_noise(self, block: bytes) -> bool:
-        """Quick: False means that no line of the block (whole lines) is noise."""
+        """A quick check: False means that no line of the block (whole lines) is noise."""
         return self._rest is not None or bool(re.match(_NOTICE, block) or re.search(_LATER_NOTICE, block))
 
     def marked(self, block: bytes) -> Iterator[tuple[bytes, bool]]:

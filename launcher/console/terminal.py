@@ -1,4 +1,4 @@
-"""What an output can show: colours, and text that cannot harm a terminal. Pure but for `Look.of`."""
+"""What a terminal or file can show: colours, and text without harmful control sequences. Pure but for `Look.of`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BOLD = b"\x1b[1m"
 DIM = b"\x1b[2m"
 RED = b"\x1b[1;31m"
 WORKER_COLOURS = tuple(b"\x1b[%dm" % code for code in (36, 33, 32, 35, 34, 96, 93, 92, 95, 94))
-"""One a worker, again from the first after the last. Red is left to errors."""
+"""One for each worker, then from the first again. Red is reserved for errors."""
 
 _SGR = rb"\[[0-9;:]*m"
-# Compiled at their first use, and kept by `re`: that is when a worker writes, and the launcher has time.
+# Not compiled here: `re` compiles and caches them when a worker first writes, and by then the start is over.
 _COLOURS = rb"\x1b" + _SGR
 _SEQUENCE = (
     rb"(?:\[[0-?]*[ -/]*[@-~]"  # CSI: cursor, clear, modes
@@ -32,16 +32,16 @@ _COLOURED_LINE = rb"\x1b[^\n]*"
 
 
 class Look(NamedTuple):
-    """What an output can show."""
+    """What a terminal or file can show."""
 
     terminal: bool = False
-    """Control sequences would be obeyed: only harmless ones pass."""
+    """It would obey control sequences, so only harmless ones pass."""
     colour: bool = False
     """SGR colours are wanted."""
 
     @classmethod
     def of(cls, fd: int, environ: Mapping[str, str], no_color: bool = False) -> Look:
-        """The look of an open file: `no_color`, then `NO_COLOR`, `FORCE_COLOR`, then a terminal that is not dumb."""
+        """The look of an open file: `no_color` decides, then `NO_COLOR`, `FORCE_COLOR`, then whether it is a tty."""
         terminal = os.isatty(fd)
         if no_color or environ.get("NO_COLOR"):
             return cls(terminal, colour=False)
@@ -51,7 +51,7 @@ class Look(NamedTuple):
         return cls(terminal, colour=terminal and environ.get("TERM", "") not in ("", "dumb"))
 
     def shown(self, lines: bytes) -> bytes:
-        """Whole lines as they may be written: no control sequences on a terminal, no colour that outlives its line."""
+        """Whole lines, safe to write: no control sequence reaches a terminal, and each colour ends with its line."""
         if self.terminal:
             lines = _harmless(lines, _SEQUENCES_BUT_COLOURS if self.colour else _ALL_SEQUENCES)
         if b"\x1b" not in lines:
@@ -69,6 +69,6 @@ def _harmless(lines: bytes, sequences: bytes) -> bytes:
     lines = lines.translate(None, _CONTROLS)
     if lines.isascii():
         return lines
-    # Not left out but replaced: the bytes around it could otherwise join to another one.
+    # Replaced, not removed: the bytes around a removed one could join and form another.
     text = lines.decode("utf-8", "surrogateescape")
     return re.sub(_BEYOND_ASCII, "?", text).encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""One worker's raw bytes -> the lines that a person wants to see. Pure: the time is an argument."""
+"""Turns one worker's raw output into the lines that a person wants to see. Pure: the time is an argument."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from launcher.console.startup_noise import NoiseReader
 from launcher.console.terminal import DIM
 
 BAR_INTERVAL = 5.0
-"""Seconds. A progress bar shows its last state when its line ends, and before that its newest state this often."""
+"""Seconds between two looks at a progress bar that goes on. Its last state is shown when its line ends."""
 
 
 class WorkerText:
-    """What one worker has written so far, as far as it matters for what comes."""
+    """The output of one worker."""
 
     def __init__(self, show_noise: bool = False, dim_noise: bool = False) -> None:
-        """`show_noise`: TensorFlow's start-up notices are lines like others; `dim_noise`: but for their brightness."""
+        """`show_noise`: keep TensorFlow's start-up notices; `dim_noise`: and show them dimmed."""
         self._show_noise = show_noise
         self._dim_noise = dim_noise
         self._splitter = LineSplitter()
@@ -23,28 +23,28 @@ class WorkerText:
         self._interruption: InterruptionReader | None = None
         self._bar_due: float | None = None
         self.left_out_noise = False
-        """Start-up notices were there, and are not among the lines."""
+        """Start-up notices were hidden."""
 
     def interrupt(self) -> None:
-        """From now on, leave out what the user's interrupt brings about."""
+        """From now on, hide what the worker prints only because of the user's interrupt."""
         self._interruption = self._interruption or InterruptionReader()
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes of the log; return the whole lines that they make visible."""
+        """Add the next bytes of the log; return the whole lines that can be shown now."""
         lines = self._splitter.feed(data)
         if lines:
             self._bar_due = None
         return self._visible(lines if self._interruption is None else self._interruption.feed(lines))
 
     def flush(self) -> bytes:
-        """Return what is left when the log has ended: a last line that had no newline gets one."""
+        """The log has ended: return what is left. A last line without a newline gets one."""
         lines = self._splitter.flush()
         if self._interruption is not None:
             lines = self._interruption.feed(lines) + self._interruption.flush()
         return self._visible(lines)
 
     def due_bar(self, now: float) -> bytes:
-        """The state of a progress bar that has gone on for a while, as a line; empty: there is none, or not yet."""
+        """The state of a progress bar that has been running for a while, as a line; empty if none is due."""
         bar = self._splitter.bar
         if not bar:
             return b""

@@ -1,4 +1,4 @@
-"""An open file and the only thread that writes to it: nobody else ever waits for a slow or stopped reader."""
+"""An open file and the only thread that writes to it, so that a slow or stopped reader blocks nothing else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WriterJob = Callable[[], object]
 
 
 def no_alarm() -> float | None:
-    """Say that nothing is due, now or later."""
+    """Nothing is due, now or later."""
     return None
 
 
 class Writer:
-    """Runs jobs in its thread, one after the other."""
+    """Runs jobs in its own thread, one after the other."""
 
     def __init__(
         self, fd: int, on_broken: Callable[[OSError], None], alarm: Callable[[], float | None] = no_alarm
@@ -27,9 +27,9 @@ class Writer:
 
         Args:
             fd: the open file.
-            on_broken: told once, in the thread, that nothing can be written any more.
-            alarm: called in the thread after each job: does what is due, and returns the seconds after which it wants
-                to be called at the latest (None: after the next job).
+            on_broken: called once, in the thread, when the file can no longer be written.
+            alarm: called in the thread after each job: does what is due, and returns the seconds after which to call it
+                again (None: after the next job).
         """
         self._fd = fd
         self._on_broken = on_broken
@@ -40,11 +40,11 @@ class Writer:
         self._thread.start()
 
     def submit(self, job: WriterJob) -> None:
-        """Have the thread do this after all that it was given before."""
+        """Queue a job for the thread."""
         self._jobs.put(job)
 
     def wait_until_done(self, deadline: float | None) -> bool:
-        """Wait until all jobs are done; return whether they are by `deadline` (as `time.monotonic` counts)."""
+        """Wait until all jobs so far are done, or until `deadline` (`time.monotonic`); return whether they are done."""
         done = threading.Event()
         self.submit(done.set)
         return done.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -55,13 +55,13 @@ class Writer:
         self._thread.join()
 
     def write(self, text: bytes) -> None:
-        """Write all of it, however long that takes. Only for jobs. Nothing more is written once the file is broken."""
+        """Write all of it, however long that takes. Only jobs call this. Once the file is broken, it does nothing."""
         rest = memoryview(text)
         while rest and not self._broken:
             try:
                 rest = rest[os.write(self._fd, rest) :]
             except BlockingIOError:
-                # Somebody who shares this file has made it non-blocking.
+                # Another process that shares this file has made it non-blocking.
                 select.select([], [self._fd], [])
             except OSError as error:
                 self._broken = True
