@@ -1,1 +1,1 @@
-"""All hosts of a run: how each is reached, what is said to its agent, and what the agent tells."""
+"""All hosts of a run: how each is reached, what its agent is asked, and what the agent reports."""

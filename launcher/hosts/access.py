@@ -1,4 +1,4 @@
-"""How the agent of one host is started and, where that fails, understood: here, or through ssh."""
+"""Starts the agent of one host, on this machine or through ssh, and explains why that failed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from launcher.on_host.agent.limits import raise_open_files, restore_open_files
 from launcher.wording import counted
 
 OPEN_FILES, OPEN_FILES_A_HOST = 40, 12
-"""What a launcher has open at most, for itself and for each host: pipes, logs, files that are gathered or sent."""
+"""The most that a launcher has open for itself, and for each host: pipes, logs, files that are gathered or sent."""
 ASKING_SSH = 2.0
-"""Seconds that ssh gets to read its configuration, which may run programs (`Match exec`)."""
+"""Seconds that ssh gets to evaluate its configuration, which may run programs (`Match exec`)."""
 SSH_PORT = "22"
 
 
 class NotStartedError(Exception):
-    """This machine lacks what another process needs."""
+    """This machine cannot start another process."""
 
     def __init__(self, complaint: Complaint) -> None:
         super().__init__(complaint.reason)
@@ -34,10 +34,10 @@ class NotStartedError(Exception):
 
 
 def allow_open_files(hosts: int) -> None:
-    """Have this machine let the launcher open what it needs for so many hosts.
+    """Raise the limit of open files if the launcher needs more for so many hosts.
 
     Raises:
-        HostError: it does not.
+        HostError: this machine does not allow that many.
     """
     needed = OPEN_FILES + hosts * OPEN_FILES_A_HOST
     if os.sysconf("SC_OPEN_MAX") < needed:
@@ -52,23 +52,23 @@ def allow_open_files(hosts: int) -> None:
 
 @dataclass(slots=True)
 class Access:
-    """One host's way in."""
+    """How to start the agent of one host."""
 
     host: str
     argv: Sequence[str]
     options: Sequence[str] = ()
-    """Of ssh; they also stand in the remedies for when it fails."""
+    """Options for ssh from the cluster file. Remedies repeat them, so that the user types the same ssh."""
     ssh: Sequence[str] = ()
-    """How ssh is called, up to the host's name; nothing for this machine."""
+    """The ssh command line up to the host's name; empty for this machine."""
     packages: Sequence[str] = AGENT
-    """The agent's program."""
+    """The packages of the agent's program."""
 
     def start(self) -> AgentProcess:
-        """An agent's process that may be written to; its program is on its way.
+        """Start an agent's process and begin to send it its program. Commands may follow at once.
 
         Raises:
-            NotStartedError: this machine refuses another process, or another file.
-            OSError: there is no such program here.
+            NotStartedError: this machine refuses another process or another open file.
+            OSError: ssh is not installed here...
         """
         try:
             process = AgentProcess(self.argv)
@@ -82,23 +82,23 @@ class Access:
         return process
 
     def destination(self) -> str:
-        """Where ssh goes for this host by its configuration, as far as that is not the host's name. Takes 10 ms."""
+        """Where the ssh configuration sends this host; empty if that is just the host's name. Takes 10 ms."""
         words = [*self.ssh, "-G", "--", self.host]
         try:
-            told = subprocess.run(
+            config = subprocess.run(
                 words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=ASKING_SSH
             ).stdout
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        return ssh_destination(told, self.host)
+        return ssh_destination(config, self.host)
 
     def explained(self, said: str, ended: str) -> Complaint:
-        """Why the agent ended, from its stderr and the way it did."""
+        """Why the agent ended. `said`: its stderr; `ended`: how its process ended."""
         return explained(said, ended, self.host, self.options)
 
 
 def access(host: Host, lease: float) -> Access:
-    """The way to a host of a cluster file."""
+    """How to start the agent of a host. `lease`: seconds."""
     if host.is_local:
         return Access(host.name, agent_argv(host.name, local))
     chosen = chosen_options(host)
@@ -107,7 +107,7 @@ def access(host: Host, lease: float) -> Access:
 
 
 def chosen_options(host: Host) -> list[str]:
-    """What the cluster file says of the way to a host, as arguments of ssh; the first of two wins."""
+    """The ssh options of the cluster file as arguments. Of two values for one option, ssh uses the first."""
     config = ["-F", str(Path(working_directory(), Path(host.ssh.config).expanduser()))] if host.ssh.config else []
     return [*config, *host.ssh.options]
 

@@ -1,7 +1,8 @@
-"""What one agent says in the course of a connection: each message is checked once, here, and becomes an event.
+"""Checks every message of one agent, once, and turns it into an event.
 
-What a message may hold is told by its class (`launcher.on_host.agent.messages`). What may be said at a moment depends
-on what the agent was asked, and is checked here by the thread that has read it. Whoever gets the event may rely on it.
+A message's class says what its fields may hold (`launcher.on_host.agent.messages`). Which messages are allowed at all
+depends on what the agent was asked; that is checked here, in the thread that reads the connection. So whoever gets an
+event may rely on it, even if the host is broken or hostile.
 """
 
 from __future__ import annotations
@@ -18,37 +19,37 @@ from launcher.on_host.agent.framing import MOST_BODY, UnreadableError, decoded, 
 from launcher.wording import harmless_line
 
 LONGEST_REASON = 1 << 13
-"""Characters of what is shown to people; a path in it may have 4096."""
+"""Characters of a text for people; a path in it may have 4096."""
 MOST_AHEAD = 1 << 26
-"""Bytes of one log that may come before the console has shown those before them. An agent of ours keeps to 1 MiB."""
+"""Bytes of one log that may arrive before earlier ones are acknowledged. Our own agent keeps to 1 MiB."""
 
 
 class AgentMessages:
-    """What one agent may say, given what it was asked."""
+    """What one agent may send, given what it was asked."""
 
     def __init__(
         self, host: str, tasks: Iterable[Task], known: Mapping[str, type[messages.Event]] = messages.EVENTS
     ) -> None:
-        """`known`: all messages of its program."""
+        """`known`: all messages that its program may send."""
         self.host = host
         self.tasks = {task.slug: task for task in tasks}
         self._known = known
         self._logs: dict[str, str] = {}
-        """The path of each task's log, once it was started."""
-        self._came: dict[str, int] = {}
-        """How much of it has come, and..."""
+        """The path of each task's log, once the task was started."""
+        self._received: dict[str, int] = {}
+        """Bytes of each log that have arrived, and..."""
         self._shown: dict[str, int] = {}
-        """...has been acknowledged."""
+        """...that the console has acknowledged."""
         self._acknowledging = threading.Lock()
         self._dialled: frozenset[str] = frozenset()
-        """The targets that it was asked to reach."""
+        """The ids of the targets that it was asked to dial."""
         self._is_ready = False
         self._most_parts = 0
         self._parts: list[bytes] = []
-        """What has come of a message that is too long for one frame."""
+        """The parts so far of a message that is too long for one frame."""
 
     def note(self, command: messages.Command) -> None:
-        """It is asked for this."""
+        """Remember what the agent is asked: it decides which answers are allowed."""
         match command:
             case messages.Start(workers):
                 for worker in workers:
@@ -62,16 +63,16 @@ class AgentMessages:
                 self._most_parts = sum(map(_size, files)) + MOST_BODY
 
     def _begin_log(self, slug: str, log: str) -> None:
-        """It goes on if it is the same as before."""
+        """The stream of a log starts at byte 0; the same log under a restarted worker continues."""
         if self._logs.get(slug) != log:
             self._logs[slug] = log
-            self._came[slug] = self._shown[slug] = 0
+            self._received[slug] = self._shown[slug] = 0
 
     def event(self, head: dict[str, Any], body: bytes) -> events.Event | None:
-        """What a frame tells, if anybody has to know of it.
+        """The event that a frame means, if it means one.
 
         Raises:
-            UnreadableError: it is none that was agreed upon, or says what cannot be.
+            UnreadableError: the message is unknown or malformed, or is not allowed now.
         """
         if head == PART:
             self._keep_part(body)
@@ -136,10 +137,10 @@ class AgentMessages:
                 return events.LogEnded(host, task(slug))
             case messages.Progress(slug, line):
                 return events.ProgressMade(host, task(slug), line)
-        return events.Answer(host, message)  # for those who have asked
+        return events.Answer(host, message)  # for the part of the launcher that asked
 
     def _task(self, slug: str) -> Task:
-        """The task of that name, which was started here."""
+        """The task of that name. It must have been started on this host."""
         if slug not in self._logs:
             raise UnreadableError(f"news of {shown(slug)}, which was not started there")
         return self.tasks[slug]
@@ -150,23 +151,23 @@ class AgentMessages:
         self._is_ready = True
 
     def _log(self, slug: str, offset: int, data: bytes) -> events.LogChunk:
-        """The next bytes of a log, not others."""
-        task, came = self._task(slug), self._came[slug]
+        """The next bytes of a log. Gaps, repetitions and more than was acknowledged are refused."""
+        task, came = self._task(slug), self._received[slug]
         if offset != came:
             raise UnreadableError(f"the log of {slug} from byte {offset} on, where {came} have come so far")
-        self._came[slug] = came + len(data)
-        if self._came[slug] - self._shown[slug] > MOST_AHEAD:
+        self._received[slug] = came + len(data)
+        if self._received[slug] - self._shown[slug] > MOST_AHEAD:
             raise UnreadableError(f"the log of {slug} faster than it was asked for")
         return events.LogChunk(self.host, task, offset, data)
 
     def _reserved(self, ports: Mapping[str, int]) -> events.PortsReserved:
-        """A port for each task, and each once."""
+        """One port for each task of the host, no port twice."""
         if ports.keys() != self.tasks.keys() or len(set(ports.values())) != len(ports):
             raise UnreadableError(f"`Reserved` whose field 'ports' is {shown(ports)}")
         return events.PortsReserved(self.host, {self.tasks[slug]: port for slug, port in ports.items()})
 
     def _results(self, results: Mapping[str, str]) -> events.Dialled:
-        """One for each target."""
+        """One result for each target that the host was asked to dial."""
         if results.keys() != self._dialled:
             raise UnreadableError(f"`DialResults` whose field 'results' is {shown(results)}")
         return events.Dialled(self.host, results)
@@ -177,20 +178,20 @@ class AgentMessages:
             raise UnreadableError("`SharedPort` by fewer than two processes")
         return events.PortShared(self.host, port, sharing)
 
-    def _exited(self, told: messages.Exited) -> events.TaskExited:
-        if (told.code is None) == (told.signal is None):
+    def _exited(self, message: messages.Exited) -> events.TaskExited:
+        if (message.code is None) == (message.signal is None):
             raise UnreadableError("`Exited` with neither or both of exit code and signal")
-        how = told.code, told.signal, told.out_of_memory, told.tail, told.log_disk_full
-        return events.TaskExited(self.host, self._task(told.task), *how)
+        how = message.code, message.signal, message.out_of_memory, message.tail, message.log_disk_full
+        return events.TaskExited(self.host, self._task(message.task), *how)
 
 
 def _size(file: tuple[str, int, int, int, str | None]) -> int:
-    """How much an answer about a file of the project may take up, at most: each character is six bytes on the wire."""
+    """The most bytes that an answer about a project file can take up: a character is six bytes on the wire."""
     return 4 * (6 * len(file[0]) + 6 * len(file[4] or "") + 64)
 
 
 def harmless(message: messages.Event) -> messages.Event:
-    """The message, with nothing in its words for people that begins a line of its own, or moves what stands before."""
+    """The message with its texts for people made into single lines without control characters."""
     return message.replaced({name: _harmless(kind, getattr(message, name)) for name, kind in message.words.items()})
 
 

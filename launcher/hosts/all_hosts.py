@@ -43,15 +43,15 @@ from launcher.on_host.agent.messages import (
 )
 
 SETTLE = 0.5
-"""Seconds between the first host that fails and the end of the start: others fail as well, and one report tells all."""
+"""Seconds to wait for more failures after the first host has failed, so that one report names them all."""
 DIAL_SECONDS = 3.0
-"""How long hosts try to reach each other's ports. A lost packet is sent again after one second."""
+"""How long hosts try to reach each other's ports. TCP sends a lost first packet again after one second."""
 LOOK_UP_SECONDS = 11
-"""How long names are looked up before. A resolver asks its next server after five seconds."""
+"""How long names may take to resolve before that. A resolver tries its next server after five seconds."""
 
 
 class Hosts:
-    """One agent each, started together. Leaving the `with` block ends them, and whatever they still run."""
+    """The agents of all hosts, started together. Leaving the `with` block ends them and whatever they still run."""
 
     def __init__(
         self,
@@ -61,7 +61,15 @@ class Hosts:
         program: Sequence[str] = AGENT,
         known: Mapping[str, type[Event]] = EVENTS,
     ) -> None:
-        """Begin to connect. `program`: the packages of the agent's program, which may tell what is `known`."""
+        """Begin to connect.
+
+        Args:
+            hosts: all of the cluster.
+            inbox: gets the events of all hosts.
+            lease: seconds without a heartbeat after which an agent ends its workers, and the launcher gives up a host.
+            program: the packages of the agent's program.
+            known: all messages that this program may send.
+        """
         self._inbox = inbox
         self._lease = lease
         self._heartbeat = Heartbeat(lease)
@@ -73,13 +81,12 @@ class Hosts:
         self._admitted = ""
         self._answers = _Answers()
         self.losses: dict[str, str] = {}
-        """Why each host was lost that has been, whether it is back or not. Who starts anew with all of them clears it.
-        """
+        """Why each lost host was lost, even if it is back by now. The caller clears it once all hosts are back."""
         self._connections = {host.name: self._connect(host) for host in self._hosts}
 
     def _connect(self, host: Host, former: Connection | None = None) -> Connection:
-        way = replace(access(host, self._lease), packages=self._program)
-        connection = Connection(host.name, host.tasks, way, self._inbox, self._slots, former, self._known)
+        host_access = replace(access(host, self._lease), packages=self._program)
+        connection = Connection(host.name, host.tasks, host_access, self._inbox, self._slots, former, self._known)
         connection.send(Hello(self._lease, list(VARIABLES)))
         return connection
 
@@ -96,30 +103,30 @@ class Hosts:
 
     @property
     def facts(self) -> Mapping[str, HostFacts]:
-        """What each host told of itself, once it is prepared."""
+        """What each prepared host has reported about itself."""
         return self._answers.facts
 
     def put_files(self, host: str, root: str, files: Mapping[str, bytes]) -> None:
-        """Write small files below `root` on a host, before anything is started there."""
+        """Write small files below `root` on a host before anything is started there."""
         sizes = [(path, len(data)) for path, data in files.items()]
         self._files[host] = Put(root, sizes, b"".join(files.values()))
         self.send(host, self._files[host])
 
     def send(self, host: str, command: Command) -> None:
-        """Ask a host's agent for something; one that is away takes nothing."""
+        """Send a command to a host's agent; a lost host ignores it."""
         self._connections[host].send(command)
 
     def ssh_words(self, host: str) -> Sequence[str]:
-        """How ssh is called to reach a host, but for its name; nothing for this machine."""
+        """The ssh command line for a host, up to its name; empty for this machine."""
         return self._connections[host].ssh_words
 
     def prepare(self, timeout: float, observe: Observer) -> ClusterSpec:
-        """Every task gets a port, at an address which all other hosts have reached.
+        """Reserve a port for every task, and prove that all other hosts reach it there.
 
-        `observe` sees every event of that time, and has to give it to `update`.
+        `observe` gets every event meanwhile, and must pass it on to `update`.
 
         Raises:
-            HostError: within `timeout` seconds a host did not answer, has no port to give, or cannot be reached.
+            HostError: within `timeout` seconds a host did not answer, had no free port, or could not be reached.
             StopRequestedError: a signal came first.
         """
         until = time.monotonic() + timeout
@@ -134,17 +141,17 @@ class Hosts:
         return cluster_spec(self._hosts, self._answers.ports, addresses)
 
     def update(self, event: events.Event) -> None:
-        """Take note of what a host tells of itself, and of its loss, whenever that is."""
+        """Remember a host's facts, and why a host was lost. To be called with every event."""
         match event:
-            case events.HostReady(host, told):
-                self._answers.facts[host] = HostFacts.of(told, time.time())
+            case events.HostReady(host, ready):
+                self._answers.facts[host] = HostFacts.of(ready, time.time())
             case events.HostLost(host):
                 self.losses[host] = event.complaint
 
     def reconnect_lost(self, observe: Observer) -> None:
-        """Begin to connect anew to each host that was lost, before the hosts are prepared another time.
+        """Begin to connect again to each lost host, before all hosts are prepared for the next attempt.
 
-        `observe` sees, as in `prepare`, what was said before: it is no answer to what is asked next.
+        `observe` gets the events that are still in the inbox, as in `prepare`: they answer no later question.
 
         Raises:
             StopRequestedError: there was a signal.
@@ -163,7 +170,7 @@ class Hosts:
 
     @property
     def _is_alone(self) -> bool:
-        """One host that dials itself over loopback: nothing has to be proven."""
+        """Whether a single host dials itself over loopback, so that no address has to be proven."""
         return len(self._hosts) == 1 and is_loopback(self._hosts[0].address or LOOPBACK)
 
     def _proven_addresses(self, word: str, until: float, observe: Observer) -> Mapping[str, str]:
@@ -178,13 +185,17 @@ class Hosts:
             for name, asked in targets.items():
                 self.send(name, DialPorts(asked, DIAL_SECONDS, look_up))
             self._await(partial(self._answers.not_dialled, targets), until, observe)
-            proof.add(self._answers.dialled)
+            proof.add_results(self._answers.dialled)
         if proof.failures:
             raise HostError("\n".join([*proof.failures, *self._where_to_look()]))
         return proof.addresses
 
     def _await(self, missing: Callable[[], list[str]], until: float, observe: Observer) -> None:
-        """Return once no host is `missing`, unless one has failed."""
+        """Wait until no host is `missing`, or only hosts that have failed.
+
+        Raises:
+            HostError: a host has failed, or the time is over.
+        """
         answers = self._answers
 
         def over() -> bool:
@@ -207,7 +218,7 @@ class Hosts:
             else []
         )
 
-    # ---- what the supervisor asks of them
+    # ---- for the supervisor
     def start(self, plan: AttemptPlan) -> None:
         """Start every task of the plan on its host."""
         self._admitted = plan.admitted
@@ -215,38 +226,38 @@ class Hosts:
             self.send(host.name, start_command(plan.on(host.name), host.hold_ports, plan.admitted))
 
     def start_again(self, plan: TaskPlan) -> None:
-        """Start a task whose process has ended, as before: same port, same log."""
+        """Restart a task whose process has ended, with the same port and log."""
         host = next(host for host in self._hosts if host.name == plan.host)
         self.send(host.name, start_command([plan], host.hold_ports, self._admitted))
 
     def await_evaluator(self, plan: TaskPlan) -> None:
-        """Look whether an evaluator has seen the last checkpoint; the answer is `EvaluatorDone`."""
+        """Ask when an evaluator has evaluated the last checkpoint; the answer is `EvaluatorDone`."""
         self.send(plan.host, AwaitEvaluator(plan.task.slug, plan.env["LAUNCH_OUTPUT_DIR"]))
 
     def stop(self, signal: int, grace: float) -> None:
-        """Signal everything that the run started, everywhere; SIGKILL follows after `grace` seconds."""
+        """Signal everything that the run has started, on all hosts; SIGKILL follows after `grace` seconds."""
         for connection in self._connections.values():
             connection.send(Stop(signal, grace))
 
     def beat(self) -> None:
-        """Renew every agent's lease when it is time, and give up on those that have been silent for as long."""
+        """Send every agent a heartbeat when one is due, and give up hosts that have been silent for a whole lease."""
         self._heartbeat.keep(self._connections.values())
 
     @property
     def beat_interval(self) -> float:
-        """Seconds between two beats."""
+        """Seconds between two heartbeats."""
         return self._heartbeat.interval
 
     def is_lost(self, host: str) -> bool:
-        """Its agent has gone, and has not been renewed."""
+        """Whether the host was lost and is not connected again."""
         return self._connections[host].lost
 
     def give_up(self, host: str, reason: str) -> None:
-        """Whatever a host may still say is not heard: `HostLost` at once, with this reason. From any thread."""
+        """Drop a host: `HostLost` at once, with this reason, and nothing from it afterwards. Thread-safe."""
         self._connections[host].give_up(reason)
 
     def acknowledge(self, host: str, task: Task, count: int) -> None:
-        """A piece of a task's log is dealt with; as much more may come."""
+        """Bytes of a task's log were shown: its host may send as many more."""
         self.send(host, Acknowledge(task.slug, count))
 
 
@@ -259,7 +270,7 @@ class _Answers:
         self.dialled: dict[str, Mapping[str, str]] = {}
         self.failures: dict[str, str] = {}
         self.give_up_at = math.inf
-        """Once a host has failed, others get a moment to fail as well."""
+        """When to stop waiting after the first failure, on the monotonic clock."""
 
     def update(self, event: events.Event) -> None:
         match event:
@@ -296,14 +307,14 @@ class _Answers:
 def cluster_spec(
     hosts: Iterable[Host], ports: Mapping[str, Mapping[Task, int]], addresses: Mapping[str, str]
 ) -> ClusterSpec:
-    """Who listens where, from each host's ports and address."""
+    """The cluster spec from each host's ports and proven address."""
     return ClusterSpec(
         {task: dialled_at(addresses[host.name], port) for host in hosts for task, port in ports[host.name].items()}
     )
 
 
 def start_command(plans: Iterable[TaskPlan], hold: bool, admitted: str) -> Start:
-    """The command that starts these workers; `admitted`: as `AttemptPlan` has it."""
+    """The command that starts these workers. `hold`, `admitted`: as in `Start`."""
     workers = [
         WorkerStart(plan.task.slug, list(plan.argv), dict(plan.env), plan.workdir, plan.port, plan.log, plan.progress)
         for plan in plans

@@ -1,4 +1,4 @@
-"""Waiting while agents run: whoever waits for anything renews their leases meanwhile, and takes what they tell."""
+"""The one loop that waits while agents run. It renews their leases and hands out their events."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Observer = Callable[[events.Event], None]
 
 
 class Leased(Protocol):
-    """Agents that end everything if they hear nothing for too long."""
+    """Agents that end everything if they get no heartbeat for the time of their lease."""
 
     def beat(self) -> None:
-        """Renew every lease, if it is time."""
+        """Renew every lease, if that is due."""
 
     @property
     def beat_interval(self) -> float:
-        """Seconds between two beats."""
+        """Seconds between two heartbeats."""
 
 
 class StopRequestedError(Exception):
-    """The user asked the launcher to end while it was waiting for the hosts."""
+    """A signal told the launcher to stop while it was waiting for hosts."""
 
     def __init__(self, signal: int) -> None:
         super().__init__(signal)
@@ -43,9 +43,10 @@ def attend(
     wake: Callable[[], float] = never,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[events.Event | None]:
-    """Stay with the hosts until something is over; yield each event, and None where there was nothing for a while.
+    """Wait until `over()` while the hosts' leases are renewed; yield each event.
 
-    `wake`: when, by the clock, the caller has something to do even if nothing happens.
+    Yields None when `wake()` or the next heartbeat is due without an event. `wake` tells, on the same clock, when the
+    caller has something to do even if nothing happens.
     """
     while not over():
         hosts.beat()
@@ -55,10 +56,10 @@ def attend(
 def attend_until(
     hosts: Leased, inbox: Inbox, over: Callable[[], bool], until: Callable[[], float], observe: Observer
 ) -> Iterator[events.Event]:
-    """Stay with them until something is over, or for a time; yield each event, which `observe` has seen.
+    """The same until `over()` or the time `until()`; yield each event after `observe` has seen it.
 
     Raises:
-        StopRequestedError: the user would not wait.
+        StopRequestedError: a signal came.
     """
     for event in attend(hosts, inbox, lambda: over() or time.monotonic() >= until(), until):
         if event is not None:
@@ -68,6 +69,6 @@ def attend_until(
 
 
 def raise_if_interrupted(event: events.Event | None) -> None:
-    """Raises: StopRequestedError."""
+    """Raise StopRequestedError for a signal to the launcher."""
     if isinstance(event, events.Interrupted):
         raise StopRequestedError(event.signal)

@@ -1,4 +1,4 @@
-"""The connection to one agent, from its start to its end: a thread that writes what waits and hears what is said."""
+"""The connection to one agent: a thread that connects, writes what waits, and turns what it reads into events."""
 
 from __future__ import annotations
 
@@ -25,32 +25,34 @@ NO_SSH = "install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)"
 NO_END = "the login shell there prints without end"
 NO_END_REMEDY = "look at its ~/.bashrc and ~/.profile, which may print only in a terminal"
 MOST_NOISE = 1 << 20
-"""Bytes that a login shell may print before the agent greets."""
+"""Bytes that a login shell may print before the agent's greeting."""
 PATIENCE = 2.0
-"""Seconds without a first answer after which it is told that a host is waited for."""
+"""Seconds without a greeting after which the user is told that the launcher waits for a host."""
 LONG_TURN = 10.0
-"""Seconds after which a host that is still connecting no longer keeps others from it."""
+"""Seconds after which a host that is still connecting gives its slot to another."""
 MOST_BACKLOG = 1 << 22
-"""Bytes of what one host tells that may wait in the inbox, where each event counts..."""
+"""Bytes of one host's events that may wait in the inbox, where each event counts..."""
 EVENT_COST = 1 << 12
 """...as many bytes at least."""
-TURN_LOOK = 0.01
-"""Seconds between two looks whether there is room again."""
+BACKLOG_POLL = 0.01
+"""Seconds between two looks whether the backlog has room again."""
 TRIES = 6
-"""How often a connection is tried that an overloaded sshd dropped; its default drops 3 of 10 and more at a time."""
+"""How often to try a connection that an overloaded sshd drops. By default sshd drops 30 % of new connections once ten
+wait for their login, then more (MaxStartups)."""
 PAUSE = 0.25
-"""Seconds before the second try; it doubles with each, and is spread so that many do not come back at once."""
+"""Seconds before the second try. It doubles with each try, with jitter, so that hosts do not retry all at once."""
 BEAT = encode(Beat())
 
 
 class NoEndError(Exception):
-    """A login shell prints, and the agent does not get its turn."""
+    """A login shell prints without end, so that the agent never starts."""
 
 
 class Connection:
-    """Nothing here waits for the host but the connection's own thread, and `close`, which has an end.
+    """One agent: commands go to it, its messages come back as events.
 
-    Frames may be sent at once: they are kept until the agent has greeted, and sent anew with every try to connect.
+    Only the connection's own thread waits for the host, and `close`, for a limited time. Commands may be sent at once:
+    they are kept until the agent has greeted, and sent again with every try to connect.
     """
 
     def __init__(
@@ -82,23 +84,24 @@ class Connection:
         self._slots = slots
         self._former = former
         self._lock = threading.Lock()
-        """Of the next three, and of the first to end it; nothing is written to a host or waited for under it."""
+        """Guards `_process`, `_early` and `_wake`, and decides who ends the connection first. Its holder never writes
+        to the host or waits for anything, so any thread may take it."""
         self._process: AgentProcess | None = None
         self._early: list[bytes] | None = []
-        """What was sent before the agent greeted; None: it has."""
+        """Frames sent before the agent has greeted; None afterwards."""
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        """Readable once the thread has to look at the outbox, or at `_ended`; -1: there is none any more."""
+        """An eventfd that tells the thread to look at the outbox, or at `_ended`; -1 once the thread has ended."""
         self._ended = threading.Event()
-        """Nothing of this agent is told any more: it is closing, or was lost."""
+        """Set when the agent is lost or closing: no event of it follows."""
         self._awaited_from = 0.0
-        """Since when an answer is waited for; infinite: that has been told."""
+        """When the wait for a greeting began; infinite once the user was told of it."""
         self._heard_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"agent of {name}", daemon=True)
         self._thread.start()
 
     # ---- for all threads
     def beat(self) -> None:
-        """Renew the lease; the agent answers. No more than one beat waits for a host that does not read."""
+        """Send a heartbeat, which renews the lease and is answered. A host that does not read has only one queued."""
         with self._lock:
             if self._early is None and self._process is not None:
                 self._process.outbox.add_once(BEAT)
@@ -116,7 +119,7 @@ class Connection:
         self._push()
 
     def _push(self) -> None:
-        """What the host takes at once goes at once; the thread sees to the rest."""
+        """Write what the pipe takes now; the thread writes the rest."""
         process = self._process
         if process is not None:
             process.outbox.push()
@@ -130,25 +133,25 @@ class Connection:
 
     @property
     def ssh_words(self) -> Sequence[str]:
-        """How ssh is called to reach the host, but for its name; nothing for this machine."""
+        """The ssh command line for the host, up to its name; empty for this machine."""
         return self._access.ssh
 
     @property
     def lost(self) -> bool:
-        """Nothing more will come from this agent."""
+        """Whether the agent is lost or closing: nothing more comes from it."""
         return self._ended.is_set()
 
     @property
     def silence(self) -> float:
-        """Seconds since the agent was heard last; 0 before it has greeted: ssh has a limit of its own for that."""
+        """Seconds since the agent last sent anything; 0 before its greeting, for which ssh has its own time limit."""
         return time.monotonic() - self._heard_at if self._early is None and not self._ended.is_set() else 0.0
 
     def post(self, event: events.Event) -> None:
-        """Put what was found out about the host among the events."""
+        """Put an event about the host into the inbox."""
         self._inbox.put(event)
 
     def give_up(self, reason: str) -> None:
-        """Whatever may still come is too late: `HostLost` at once, without waiting for anything to end."""
+        """Drop the host: `HostLost` at once, with this reason. Does not wait for any process to end."""
         self._lose(Complaint(reason))
         process = self._process
         if process is not None:
@@ -156,28 +159,29 @@ class Connection:
         self._wake_thread()
 
     def begin_to_close(self) -> None:
-        """Tell the agent to end; `close` waits for it. Hosts that end together take no longer than one."""
+        """Tell the agent to end; `close` waits for it. Call this for all hosts first, so that they end together."""
         self._ended.set()
         process = self._process
         if process is not None:
             process.hang_up()
             if self._early is not None and self.ssh_words:
-                process.kill()  # in the middle of connecting, ssh would not notice
+                process.kill()  # ssh does not read its stdin while it connects
         self._wake_thread()
 
     def close(self) -> None:
-        """End the agent: it stops whatever still runs, and is gone when this returns."""
+        """End the agent, which stops whatever still runs, and wait for that."""
         self.begin_to_close()
-        self._thread.join(4 * GOODBYE)  # so long at most; what hangs in the kernel is left to itself
+        self._thread.join(4 * GOODBYE)  # no longer than that: a process may hang in the kernel
 
     def _lose(self, complaint: Complaint) -> None:
         with self._lock:
             if not self._ended.is_set():
-                # told first: who finds it lost finds the event, too, and takes it for no word of a new connection
+                # Posted before `lost` is true: a caller that sees `lost` and then empties the inbox gets this event,
+                # too, and never takes it for one of the host's next connection.
                 self.post(events.HostLost(self.name, complaint.reason, complaint.remedy))
                 self._ended.set()
 
-    # ---- the connection's own thread
+    # ---- in the connection's own thread
     def _run(self) -> None:
         if self._former is not None:
             self._former.close()
@@ -190,7 +194,7 @@ class Connection:
             self._wake = -1
 
     def _converse(self) -> Complaint:
-        """Connect and listen; why there is no connection any more."""
+        """Connect, then handle messages until the connection ends; return why it ended."""
         complaint = Complaint("")
         for attempt in range(TRIES):
             try:
@@ -219,9 +223,9 @@ class Connection:
         return complaint
 
     def _connect(self) -> bytes | None:
-        """Start an agent and let it read what was sent so far; what came behind its greeting, None if none came."""
-        with contextlib.ExitStack() as turn:
-            turn.enter_context(self._slots)
+        """Start an agent with all frames so far in its outbox; return what followed its greeting, None without one."""
+        with contextlib.ExitStack() as slot:
+            slot.enter_context(self._slots)
             if self._ended.is_set():
                 return None
             process = self._access.start()
@@ -231,14 +235,14 @@ class Connection:
                     process.outbox.add(frame)
             if self._ended.is_set():
                 process.kill()
-            return self._greeting(process, turn)
+            return self._after_greeting(process, slot)
 
-    def _greeting(self, process: AgentProcess, turn: contextlib.ExitStack) -> bytes | None:
-        """Pass over what a login shell printed."""
-        said, passed = b"", 0
+    def _after_greeting(self, process: AgentProcess, slot: contextlib.ExitStack) -> bytes | None:
+        """Skip what a login shell prints before the greeting; return what follows it, None if none came."""
+        tail, skipped = b"", 0
         now = time.monotonic()
         self._awaited_from = self._awaited_from or now
-        due = [(self._awaited_from + PATIENCE, self._post_that_it_is_awaited), (now + LONG_TURN, turn.close)]
+        due = [(self._awaited_from + PATIENCE, self._post_that_it_is_awaited), (now + LONG_TURN, slot.close)]
         while not self._ended.is_set():
             data = self._next_data(process, due[0][0] if due else math.inf)
             if data is None:
@@ -246,15 +250,15 @@ class Connection:
                 continue
             if not data:
                 break
-            noise, greeting, rest = (said + data).partition(GREETING)
+            noise, greeting, rest = (tail + data).partition(GREETING)
             if greeting:
                 self._heard_at = time.monotonic()
                 with self._lock:
                     self._early = None
                 return rest
-            said = noise[-len(GREETING) :]
-            passed += len(data)
-            if passed > MOST_NOISE:
+            tail = noise[-len(GREETING) :]
+            skipped += len(data)
+            if skipped > MOST_NOISE:
                 raise NoEndError
         return None
 
@@ -264,7 +268,7 @@ class Connection:
         self._awaited_from = math.inf
 
     def _next_data(self, process: AgentProcess, until: float = math.inf) -> bytes | None:
-        """What it says next, nothing at its end, or once nobody wants to hear it; None: it is later than `until`."""
+        """The next bytes; empty at their end, or once the connection is closing; None after `until` (monotonic)."""
         while not self._ended.is_set():
             data = process.read(self._wake, until)
             if data is not None:
@@ -277,23 +281,23 @@ class Connection:
     def _listen(self, data: bytes) -> None:
         process = self._process
         assert process is not None
-        decoder, came = Decoder(), 0
+        decoder, size = Decoder(), 0
         while True:
-            came += len(data)
+            size += len(data)
             for head, body in decoder.feed(data):
                 event = self._messages.event(head, body)
                 if event is not None:
-                    self._post_in_turn(event, came)
-                    came = 0
-            heard = self._next_data(process)
-            if not heard:
+                    self._post_in_turn(event, size)
+                    size = 0
+            following = self._next_data(process)
+            if not following:
                 return
-            data = heard
+            data = following
             self._heard_at = time.monotonic()
 
     def _post_in_turn(self, event: events.Event, size: int) -> None:
-        """A host that tells more than can be dealt with waits, and fills no memory. The others need not wait for it."""
-        while self._backlog.size > MOST_BACKLOG and not self._ended.wait(TURN_LOOK):
+        """Backpressure: a host that sends more than the main thread handles is not read meanwhile. Other hosts are."""
+        while self._backlog.size > MOST_BACKLOG and not self._ended.wait(BACKLOG_POLL):
             pass
         if not self._ended.is_set():
             queued = QueuedEvent(event, max(size, EVENT_COST), self._backlog)
@@ -310,9 +314,9 @@ class Connection:
             os.eventfd_read(self._wake)
 
     def _end_process(self, process: AgentProcess) -> None:
-        """Let it come to its end; what it still says is of no interest, but ssh must get rid of it."""
+        """Hang up and wait for the end. What the agent still sends is read and dropped, or ssh would block on it."""
         process.hang_up()
         until = time.monotonic() + GOODBYE
-        while (said := process.read(self._wake, until)) != b"" and time.monotonic() < until:
+        while (data := process.read(self._wake, until)) != b"" and time.monotonic() < until:
             self._clear_wake()
-        process.close(patience=GOODBYE if said == b"" else 0.0)
+        process.close(patience=GOODBYE if data == b"" else 0.0)

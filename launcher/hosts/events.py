@@ -1,6 +1,7 @@
-"""What happens during a run, as frozen values: the agents' readers make them, the supervisor consumes them.
+"""What happens during a run, as frozen values. Connections make them, the main thread consumes them.
 
-Named tuples: making so many dataclasses would take a tenth of the time until a worker's first instruction.
+They are named tuples because defining as many dataclasses would take a tenth of the time until a worker's first
+instruction.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from launcher.on_host.agent.messages import Ready
 Awaited = Literal["process", "server"]
 """The start of a task's process, or of its TensorFlow server."""
 ONE_BY_ONE = 5
-"""Strangers that are told of one by one; the agent tells of more only each time that they have doubled."""
+"""Strangers that are reported one by one; of more, the agent reports only each doubling of their number."""
 
 
 class HostReady(NamedTuple):
-    """An agent has started and told what its host is."""
+    """An agent has started and reported its host's facts."""
 
     host: str
     facts: Ready
 
 
 class HostLost(NamedTuple):
-    """The connection to an agent ended, or never came about."""
+    """The connection to an agent ended, or was never made."""
 
     host: str
     reason: str
@@ -43,7 +44,7 @@ class HostLost(NamedTuple):
 
 
 class HostAwaited(NamedTuple):
-    """A host behind ssh has not answered a first time yet; ssh goes to `destination`, which may be empty."""
+    """A host behind ssh has not answered yet. `destination`: where ssh connects to, unless the host's name says it."""
 
     host: str
     destination: str
@@ -56,7 +57,7 @@ class HostAwaited(NamedTuple):
 
 
 class HostSilent(NamedTuple):
-    """A host that had answered has been silent for a good part of its lease (both in seconds)."""
+    """A connected host has been silent for a good part of its lease (both in seconds)."""
 
     host: str
     seconds: float
@@ -70,7 +71,7 @@ class HostSilent(NamedTuple):
 
 
 class HostAnswersAgain(NamedTuple):
-    """It is silent no longer."""
+    """A host that was reported silent has answered."""
 
     host: str
 
@@ -81,39 +82,39 @@ class HostAnswersAgain(NamedTuple):
 
 
 class PortsReserved(NamedTuple):
-    """A host's answer to a reservation: one port a task."""
+    """A host's answer to a reservation: one port for each task."""
 
     host: str
     ports: Mapping[Task, int]
 
 
 class ReservationFailed(NamedTuple):
-    """A host has no free port where it was asked for one."""
+    """A host has too few free ports in the range that it was given."""
 
     host: str
     reason: str
 
 
 class PutFailed(NamedTuple):
-    """A host could not write what the launcher brought along."""
+    """A host could not write the files that the launcher sent for the workers."""
 
     host: str
     reason: str
 
 
 class Dialled(NamedTuple):
-    """A host's answer to a request to reach others: by id, empty or why not."""
+    """A host's answer to a request to dial others: for each target's id, empty or why it was not reached."""
 
     host: str
     results: Mapping[str, str]
 
 
 class Answer(NamedTuple):
-    """What an agent (or rsync) says to those who asked about files, the project or the host. It is not written down."""
+    """An agent's (or rsync's) answer about files, the project or the host, for whoever asked. Not recorded."""
 
     host: str
     message: Any
-    """One of `launcher.on_host.agent.messages`, or of another program's."""
+    """A message of `launcher.on_host.agent.messages`, or of another agent program."""
 
 
 class TaskStarted(NamedTuple):
@@ -125,7 +126,7 @@ class TaskStarted(NamedTuple):
 
 
 class TaskStartFailed(NamedTuple):
-    """A worker's process could not be created (no such program, no such directory...)."""
+    """A worker's process could not be started (no such program, no such directory...)."""
 
     host: str
     task: Task
@@ -140,7 +141,7 @@ class TaskListening(NamedTuple):
 
 
 class TaskWaitsElsewhere(NamedTuple):
-    """A worker that has TensorFlow loaded does not listen at its own address, and has been at rest for long."""
+    """A worker with TensorFlow has been idle for long, but does not listen at its own address."""
 
     host: str
     task: Task
@@ -148,28 +149,28 @@ class TaskWaitsElsewhere(NamedTuple):
     ports: tuple[int, ...]
     """Where it listens instead."""
     connected: tuple[str, ...]
-    """Addresses of others with which it has a connection..."""
+    """Addresses of peers that it is connected to..."""
     dialled: tuple[str, ...]
-    """...and which it tries to reach."""
+    """...and that it tries to connect to."""
 
 
 class PortShared(NamedTuple):
-    """TensorFlow servers of several processes of the run listen at one port: each connection goes to any of them."""
+    """TensorFlow servers of several processes of the run share one port: each connection goes to any of them."""
 
     host: str
     port: int
     processes: tuple[tuple[Task, int], ...]
-    """The task that started it, and its pid."""
+    """Of each process, the task that started it, and its pid."""
 
 
 class StrangerRefused(NamedTuple):
-    """Somebody who is no host of the run has tried to connect to a task's port."""
+    """A connection to a task's port from an address that is no host of the run was refused."""
 
     host: str
     task: Task
     address: str
     number: int
-    """How many addresses of such people this host has seen by now. Of many, not each is told."""
+    """How many such addresses this host has refused so far. Of many, not each is reported."""
 
     @property
     def line(self) -> str:
@@ -182,7 +183,7 @@ class StrangerRefused(NamedTuple):
 
 
 class GateFailed(NamedTuple):
-    """A host cannot keep others off the ports of its tasks."""
+    """A host cannot close its tasks' ports to strangers."""
 
     host: str
     reason: str
@@ -197,7 +198,7 @@ class GateFailed(NamedTuple):
 
 
 class TaskResting(NamedTuple):
-    """After a stop signal: a worker that has TensorFlow loaded only waits, or no longer does."""
+    """After a stop signal: a worker with TensorFlow is idle, waiting for its peers; or is no longer."""
 
     host: str
     task: Task
@@ -210,16 +211,16 @@ class TaskExited(NamedTuple):
     host: str
     task: Task
     exit_code: int | None
-    """None: ended by `signal`."""
+    """None if `signal` ended it."""
     signal: int | None
     out_of_memory: bool
     tail: bytes
     log_disk_full: bool = False
-    """The disk of its log has no room left: what it wrote last may be missing."""
+    """The disk with its log is full: what it wrote last may be missing."""
 
     @property
     def succeeded(self) -> bool:
-        """The process said itself that all went well."""
+        """Whether it exited with 0."""
         return self.exit_code == 0
 
 
@@ -240,7 +241,7 @@ class LogEnded(NamedTuple):
 
 
 class ProgressMade(NamedTuple):
-    """A worker reported a training step: `line` is the newest of its `LAUNCH_PROGRESS` file, one JSON object."""
+    """A worker reported progress: `line` is the newest line of its `LAUNCH_PROGRESS` file, one JSON object."""
 
     host: str
     task: Task
@@ -248,27 +249,27 @@ class ProgressMade(NamedTuple):
 
 
 class EvaluatorDone(NamedTuple):
-    """An evaluator has seen the last checkpoint: see `launcher.on_host.agent.evaluator`."""
+    """An evaluator has evaluated the last checkpoint: see `launcher.on_host.agent.evaluator`."""
 
     host: str
     task: Task
 
 
 class HostEmpty(NamedTuple):
-    """Nothing that this run started is left on the host: no worker, no descendant of one."""
+    """Nothing that this run has started is left on the host: no worker, no descendant of one."""
 
     host: str
 
 
 class ProcessesSurvived(NamedTuple):
-    """SIGKILL did not end these: they belong to another user, or hang in the kernel."""
+    """Processes that survived SIGKILL: they belong to another user, or hang in the kernel."""
 
     host: str
     pids: tuple[int, ...]
 
 
 class TimedOut(NamedTuple):
-    """A task was waited for in vain. Made by the supervisor itself."""
+    """A task did not start in time. The supervisor makes this event."""
 
     host: str
     task: Task
@@ -278,25 +279,25 @@ class TimedOut(NamedTuple):
 
 
 class Stalled(NamedTuple):
-    """No worker reported a step for `seconds` (`timeouts.stall`). Made by the supervisor itself."""
+    """No worker reported a step for `seconds` (`timeouts.stall`). The supervisor makes this event."""
 
     seconds: float
     last_step: str
-    """As `step 812 (worker 0)`; empty: the reports had no number."""
+    """As `step 812 (worker 0)`; empty if the reports had no number."""
 
 
 class GatheringEnded(NamedTuple):
-    """All that could be gathered from the hosts is here, or an errand of `launcher.gathering` is over."""
+    """All that could be gathered from the hosts is here, or an errand of `launcher.gathering` has ended."""
 
 
 class StopRequested(NamedTuple):
-    """Somebody on a host has asked its agent for the end of the run (`launch leftovers --stop`)."""
+    """Somebody has asked a host's agent to stop the run (`launch leftovers --stop`)."""
 
     host: str
 
 
 class Interrupted(NamedTuple):
-    """The launcher was asked to stop: SIGINT, SIGTERM or SIGHUP."""
+    """A signal told the launcher to stop: SIGINT, SIGTERM or SIGHUP."""
 
     signal: int
 
@@ -336,7 +337,7 @@ Event = (
 
 
 def reported_step(line: bytes) -> int | None:
-    """The training step in a line of a `LAUNCH_PROGRESS` file; None: a program may report what it likes."""
+    """The training step in a line of a `LAUNCH_PROGRESS` file; None if it has none: programs may write anything."""
     try:
         step = json.loads(line)["step"]
     except (ValueError, TypeError, LookupError, RecursionError):
@@ -345,7 +346,7 @@ def reported_step(line: bytes) -> int | None:
 
 
 def as_record(event: Event) -> dict[str, Any]:
-    """The event as a JSON object: its type in snake case, tasks as slugs; logs' bytes and secrets are left out."""
+    """The event as a JSON object: its type in snake case, tasks as slugs; without bytes of logs and without secrets."""
     kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
     values = event._asdict()
     if isinstance(event, ProgressMade):

@@ -1,4 +1,4 @@
-"""What an agent told of its host, and what follows from that for several hosts together. Pure."""
+"""What agents report about their hosts, and what follows from that for all hosts together. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ VARIABLES = (
     *("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
     *("PYTHONPATH", "LAUNCH_KERAS_FIX", "LAUNCH_TF_CONFIG"),
 )
-"""Of a host's environment, only these are asked for: a plan depends on them."""
+"""The only environment variables that a host is asked for: a plan depends on them, and others may be secrets."""
 MOST_SKEW = 60.0
-"""Seconds that clocks may differ before anybody is told."""
+"""Seconds that clocks may differ without a warning."""
 
 
 class HostFacts(NamedTuple):
@@ -30,31 +30,30 @@ class HostFacts(NamedTuple):
     cpus: int = 1
     home: str = "~"
     machine: str = ""
-    """The same for two hosts only if they are one."""
+    """Equal for two hosts only if they are the same machine."""
     addresses: Sequence[str] = ()
-    """Of its interfaces, IPv4 first, without those that only it can dial."""
+    """Of its interfaces, IPv4 first, without those that only the host itself can dial."""
     client: str = ""
-    """The address that the ssh connection comes from, as the host sees it; empty without ssh."""
+    """Where the ssh connection comes from, as the host sees it; empty without ssh."""
     server: str = ""
-    """Its own address on that connection."""
+    """The host's own address on that connection."""
     environment: Mapping[str, str] = NOTHING
     ahead: float = 0.0
     """Seconds that its clock is ahead of the launcher's."""
 
     @classmethod
-    def of(cls, told: Ready, now: float) -> HostFacts:
-        """From the agent's own record, which arrived at `now`, in seconds since 1970."""
-        client, _, server = [*told.ssh_connection.split()[:3], "", "", ""][:3]
-        own = told.hostname, told.python, told.cpus, told.home, told.machine, told.addresses
-        return cls(*own, client, server, told.environment, ahead=told.time - now)
+    def of(cls, ready: Ready, now: float) -> HostFacts:
+        """The facts in an agent's message that arrived at `now`, in seconds since 1970."""
+        client, _, server = [*ready.ssh_connection.split()[:3], "", "", ""][:3]
+        own = ready.hostname, ready.python, ready.cpus, ready.home, ready.machine, ready.addresses
+        return cls(*own, client, server, ready.environment, ahead=ready.time - now)
 
 
 def candidates(host: Host, facts: Mapping[str, HostFacts]) -> tuple[str, ...]:
-    """The addresses at which the others may reach a host, the likeliest first; they have to be tried.
+    """The addresses at which other hosts may reach a host, the likeliest first; all have to be tried.
 
-    What the cluster file says stands alone. Else it is the address that ssh came to (what the HostName of the ssh
-    configuration means) or, for this machine, the one that it comes from in the eyes of the others; then those of its
-    interfaces.
+    An `address` in the cluster file is the only one. Otherwise it is the address that ssh connected to or, for this
+    machine, the one that the other hosts see its ssh connections come from; then the addresses of its interfaces.
     """
     if host.address:
         return (host.address,)
@@ -65,7 +64,7 @@ def candidates(host: Host, facts: Mapping[str, HostFacts]) -> tuple[str, ...]:
 
 
 def same_machines(facts: Mapping[str, HostFacts]) -> list[tuple[str, str]]:
-    """Pairs of names that mean one machine."""
+    """Pairs of host names that are the same machine."""
     first: dict[str, str] = {}
     pairs = []
     for name, each in facts.items():
@@ -75,19 +74,19 @@ def same_machines(facts: Mapping[str, HostFacts]) -> list[tuple[str, str]]:
 
 
 def skewed_clocks(facts: Mapping[str, HostFacts]) -> dict[str, float]:
-    """Hosts whose clock differs from the launcher's by more than `MOST_SKEW`: seconds ahead."""
+    """Hosts whose clocks differ from the launcher's by more than `MOST_SKEW`, and how many seconds they are ahead."""
     return {name: each.ahead for name, each in facts.items() if abs(each.ahead) > MOST_SKEW}
 
 
 def start_warnings(
     facts: Mapping[str, HostFacts], addresses: Mapping[str, str], open_hosts: Iterable[str]
 ) -> list[str]:
-    """What a person should know of the hosts of a run, a line each.
+    """Warnings about the hosts of a run, a line each.
 
     Args:
         facts: of each host.
         addresses: where each is dialled.
-        open_hosts: those to whose workers anybody may connect.
+        open_hosts: those whose workers accept connections from anywhere.
     """
     clocks = [f"{host}: {clock_is_off(ahead)}" for host, ahead in skewed_clocks(facts).items()]
     public = public_addresses({host: [addresses[host]] for host in open_hosts})
@@ -99,12 +98,12 @@ def start_warnings(
 
 
 def clock_is_off(ahead: float) -> str:
-    """By so many seconds, for a person."""
+    """A sentence about a clock that is so many seconds ahead (negative: behind)."""
     return f"its clock is {duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} this machine's"
 
 
 def public_addresses(addresses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Those of each host's addresses that anybody in the internet may dial, for the hosts that have any."""
+    """Each host's addresses that anybody on the internet may dial, for the hosts that have any."""
     found = {name: [address for address in each if _is_public(address)] for name, each in addresses.items()}
     return {name: each for name, each in found.items() if each}
 

@@ -1,4 +1,4 @@
-"""Renews the leases of agents, tells of hosts that do not answer, and gives up on those whose lease is over."""
+"""Renews the leases of agents, reports hosts that do not answer, and gives up those whose lease is over."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from launcher.hosts.connection import Connection
 
 BEATS_PER_LEASE = 5
 MENTIONED_AFTER = 5.0
-"""Seconds of silence after which a host is in trouble; half the lease where that is less."""
+"""Seconds of silence after which a host is reported; half the lease if that is less."""
 MISSED_BEATS = 1.5
-"""So many beats must have stayed unanswered for that: with a long lease they are many seconds apart."""
+"""Heartbeats that must stay unanswered for that: with a long lease they are many seconds apart."""
 
 
 def change(
     host: str, silence: float, lease: float, was_silent: bool, late: float = 0.0
 ) -> events.HostSilent | events.HostAnswersAgain | None:
-    """What there is to tell of a host that was heard `silence` seconds ago, after it was told to be silent or not.
+    """What to report about a host that was last heard `silence` seconds ago; None if nothing has changed.
 
-    `late`: by how many seconds the next beat is later than usual. For so long the host was not asked.
+    Args:
+        host: its name.
+        silence: seconds.
+        lease: seconds.
+        was_silent: whether it was reported silent.
+        late: by how many seconds the launcher's next heartbeat is late. That long, the host had nothing to answer.
     """
     is_silent = silence - late > max(min(MENTIONED_AFTER, lease / 2), MISSED_BEATS * lease / BEATS_PER_LEASE)
     if is_silent and not was_silent:
@@ -29,25 +34,25 @@ def change(
 
 
 class Heartbeat:
-    """Call `keep` often; it knows when it is time."""
+    """Call `keep` often; it sends a heartbeat when one is due."""
 
     def __init__(self, lease: float) -> None:
         """`lease`: seconds."""
         self._lease = lease
         self._next = 0.0
         self._silent: set[str] = set()
-        """Hosts that were told to be silent."""
+        """Hosts that were reported silent."""
         self.interval = lease / BEATS_PER_LEASE
-        """Seconds between two beats: who waits for events may wait no longer."""
+        """Seconds between two heartbeats: nobody may wait longer than that for events."""
 
     def keep(self, connections: Iterable[Connection]) -> None:
-        """Beat if it is time, and look who has not answered."""
+        """If a heartbeat is due, send it, and check who has not answered the last ones."""
         late = time.monotonic() - self._next
         if late < 0:
             return
         self._next += late + self.interval
         for connection in connections:
-            # Where it is this process that was away (stopped, starved), what the agents said is still to be read.
+            # If this process itself was stopped or starved, the agents' answers may still be unread: do not judge now.
             if late < self.interval:
                 self._look_at(connection, late)
             connection.beat()

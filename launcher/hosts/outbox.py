@@ -1,4 +1,4 @@
-"""What waits to be written to a process that reads when it likes."""
+"""Data that waits to be written to a process, however slowly that reads."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from collections import deque
 
 
 class Outbox:
-    """Thread-safe, and no method waits for the reader: what its pipe does not take now stays here."""
+    """A queue in front of a pipe. Thread-safe; no method blocks: what the pipe does not take now stays here."""
 
     def __init__(self, pipe: int) -> None:
-        """`pipe`: the descriptor of an end that is written to; it belongs to this object from now on."""
+        """`pipe`: the descriptor of the writing end, which this object closes."""
         os.set_blocking(pipe, False)
         self._pipe: int | None = pipe
         self._waiting: deque[memoryview] = deque()
-        self._lock = threading.RLock()  # a signal handler may close what it has interrupted
+        self._lock = threading.RLock()  # reentrant: a signal handler may interrupt a method and call `close`
 
     @property
     def pipe(self) -> int | None:
-        """The descriptor to poll for room, while something waits for it."""
+        """The descriptor to poll for room; None if nothing waits."""
         with self._lock:
             return self._pipe if self._waiting else None
 
     def add(self, data: bytes) -> None:
-        """Let this wait behind all else. Once the pipe is closed, nothing is taken any more."""
+        """Queue this; nothing happens once the pipe is closed."""
         with self._lock:
             if self._pipe is not None:
                 self._waiting.append(memoryview(data))
 
     def add_once(self, data: bytes) -> None:
-        """The same, unless all of it waits already."""
+        """Queue this unless the whole of it is queued already."""
         with self._lock:
             if data not in self._waiting:
                 self.add(data)
 
     def push(self) -> None:
-        """Write as much as the pipe takes now. Who reads from a process that has gone sees its end."""
+        """Write as much as the pipe takes now. If the process is gone, drop the queue: its reader notices."""
         with self._lock:
             while self._pipe is not None and self._waiting:
                 first = self._waiting[0]
@@ -54,7 +54,7 @@ class Outbox:
                     self._waiting.popleft()
 
     def close(self) -> None:
-        """The reader sees the end of the stream; what has not been written is dropped. Once more does nothing."""
+        """Close the pipe; what has not been written is dropped. A second call does nothing."""
         with self._lock:
             pipe, self._pipe = self._pipe, None
             self._waiting.clear()

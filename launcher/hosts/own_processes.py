@@ -1,7 +1,7 @@
-"""Which processes are this launcher's, where it has children that are not.
+"""Tells the launcher's own processes from children that it inherited.
 
-In `sh -c 'tensorboard & exec launch ...'` the launcher takes the place of a shell, and has its children. They, and all
-that they start, must outlive the run. So what the launcher starts bears a mark there, in its environment.
+In `sh -c 'tensorboard & exec launch ...'` the launcher replaces a shell and inherits its children. They, and all that
+they start, must outlive the run. In that case a variable in the environment marks what the launcher itself starts.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ MARK = "LAUNCH_STARTED_BY"
 
 
 def mark_if_needed() -> None:
-    """Before anything is started: see whether somebody else has started children of this process."""
+    """Set the mark if this process has children before it has started any. To be called first."""
     if has_children():
         os.environ[MARK] = f"{os.getpid()}-{time.time_ns()}"
 
 
 def own_mark() -> str | None:
-    """What all that this launcher starts bears; None: all of its children are its own. A run may be inside another."""
+    """The mark of all that this launcher starts; None if all children are its own. An outer run may have another."""
     mark = os.environ.get(MARK, "")
     return mark if mark.startswith(f"{os.getpid()}-") else None
 
 
 def adopt_orphans() -> None:
-    """Should agent and guard be killed in one stroke, what they leave becomes this process's child.
+    """Become a subreaper: if agent and guard are killed at once, their orphans become this process's children.
 
-    Not where others have children here: theirs would come, too, and marks tell whose is whose.
+    Not with inherited children, whose orphans would come here, too; then the mark finds what is ours.
     """
     if own_mark() is None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_what_is_left() -> None:
-    """SIGKILL all that this launcher has started and that still lives."""
+    """SIGKILL everything that this launcher has started and that still runs."""
     mark = own_mark()
     if mark is None:
         kill_descendants()
@@ -60,6 +60,6 @@ def end_what_is_left() -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """Every living process that bears the mark, whoever is its parent by now."""
+    """Every running process with the mark, whatever its parent is by now."""
     wanted = f"{MARK}={mark}".encode()
     return [pid for pid in processes() if wanted in environment(pid)]

@@ -1,4 +1,4 @@
-"""The proof that all other hosts reach a host at its address: who dials what, what the answers mean. Pure."""
+"""Proves that all other hosts reach each host at its address: who dials what, and what the answers mean. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from launcher.wording import listed
 
 LOOPBACK = "127.0.0.1"
 AN_ADDRESS = "write an IP address as the `address`"
-"""What helps where a name does not."""
+"""The remedy where a name does not resolve."""
 
 
 class Proof:
-    """Tries the likeliest address of each host first, from all other hosts at once; the next one where that fails."""
+    """Has all hosts dial the likeliest address of each host; where one cannot reach it, the next address."""
 
     def __init__(
         self,
@@ -25,14 +25,14 @@ class Proof:
         ports: Mapping[str, Mapping[Task, int]],
         word: str,
     ) -> None:
-        """Begin. `word`: what a host's ports answer with, before its name."""
+        """Nothing has been dialled yet. `word`: with the host's name, what its ports prove to know."""
         self._hosts = {host.name: host for host in hosts}
         self._ports = {name: next(iter(each.values())) for name, each in ports.items() if each}
         self._word = word
         self._left = {name: list(candidates(host, facts)) for name, host in self._hosts.items()}
         self._tried: dict[str, list[str]] = {name: [] for name in self._hosts}
         self.addresses: dict[str, str] = {}
-        """Of each host that all others have reached."""
+        """The proven address of each host that all others have reached."""
         self.failures: list[str] = [
             f"{name}: no address was found at which other hosts could reach it; write its `address`"
             for name, left in self._left.items()
@@ -40,7 +40,7 @@ class Proof:
         ]
 
     def targets(self) -> dict[str, list[Target]]:
-        """What each host has to dial next; empty: the proof is over."""
+        """What each host has to dial next; empty once the proof is complete."""
         asked: dict[str, list[Target]] = {}
         for name, left in self._left.items():
             if name in self.addresses or not left or name not in self._ports:
@@ -51,11 +51,15 @@ class Proof:
         return asked
 
     def _has_to_reach(self, dialler: str, name: str) -> bool:
-        """A task may also connect to itself, and where from is noted; where it cannot, it may not need to."""
+        """Whether a failure counts.
+
+        A host dials itself, too, so that its gate learns which of its own addresses such connections come from. That
+        may fail if the host has a single task, which needs no connection to itself.
+        """
         return dialler != name or len(self._hosts[name].tasks) > 1
 
-    def add(self, dialled: Mapping[str, Mapping[str, str]]) -> None:
-        """The answers to `targets()`: for each host that dialled, by name of the other: empty, or why not."""
+    def add_results(self, dialled: Mapping[str, Mapping[str, str]]) -> None:
+        """Add the answers to `targets()`: for each host that dialled, by name of the other, empty or why it failed."""
         for name, left in self._left.items():
             results = {dialler: each[name] for dialler, each in dialled.items() if name in each}
             if not results:
@@ -70,7 +74,7 @@ class Proof:
                 self._fail(name, unresolving)
 
     def _note(self, name: str, address: str, failed: Mapping[str, str]) -> list[str]:
-        """Who could not reach a host at an address, and why; return who does not know that name."""
+        """Remember who could not reach a host at an address, and why; return those who could not resolve the name."""
         from launcher.on_host.agent.resolving import CANNOT_RESOLVE  # with it comes `socket`: 3 ms
 
         unresolving = [dialler for dialler, why in failed.items() if why.startswith(CANNOT_RESOLVE)]
@@ -83,7 +87,7 @@ class Proof:
         return unresolving
 
     def _fail(self, name: str, unresolving: list[str]) -> None:
-        """`unresolving`: who does not know the name that the file has as its address, which is then the only one."""
+        """Add a failure with its remedy. `unresolving`: hosts that cannot resolve the `address` of the cluster file."""
         if unresolving:
             remedy = f"{AN_ADDRESS} of {name}, or put the name into DNS or into /etc/hosts of {listed(unresolving)}"
         else:

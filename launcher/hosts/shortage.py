@@ -1,4 +1,4 @@
-"""Remedies for too few processes, threads or open files, of a worker, an agent or the launcher itself. Pure."""
+"""Remedies where a worker, an agent or the launcher runs out of processes, threads or open files. Pure."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _PROCESSES = re.compile(
 )
 _FILES = re.compile(r"Too many open files")
 _REFUSED = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
-"""Of a fork, or of a socket that has nothing to read."""
+"""What Python says where fork is refused; but also where a non-blocking socket has nothing to read."""
 
 
 def for_shortage(text: str, calls: Sequence[str], host: str) -> str | None:
-    """What helps where a kernel refuses more; None: it is something else.
+    """The remedy if the kernel has refused a process, thread or file; None if the text says something else.
 
     Args:
-        text: an exception with all that it says, or lines of a log.
+        text: an exception with its whole message, or lines of a log.
         calls: the lines of the traceback above it.
-        host: where that was.
+        host: where it happened.
     """
     refused_fork = _REFUSED in text and any("fork" in call for call in calls)
     if refused_fork or _PROCESSES.search(text):
@@ -43,7 +43,7 @@ def for_shortage(text: str, calls: Sequence[str], host: str) -> str | None:
 
 
 def of_this_machine(error: BaseException) -> tuple[str, str] | None:
-    """What the launcher itself lacks, and the remedy; None: nothing of the kind."""
+    """What the launcher itself has run out of, and the remedy; None if the error is another one."""
     here = "this machine"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return f"this machine refuses to start another thread ({most_processes()})", MORE_PROCESSES.format(host=here)

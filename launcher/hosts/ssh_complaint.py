@@ -1,7 +1,7 @@
-"""What ssh says when a host cannot be reached, and what to do about it. Pure.
+"""Explains what ssh says when a host cannot be reached, and what to do about it. Pure.
 
-ssh ends with code 255 and a line or two for people. The lines looked for are those of OpenSSH (`sshconnect.c`,
-`sshconnect2.c`, `kex.c`); a host's shell and our own `BOOT` speak through the same stream.
+ssh exits with 255 and prints a line or two for people. The patterns are those of OpenSSH (`sshconnect.c`,
+`sshconnect2.c`, `kex.c`); a host's shell and our own `BOOT` print to the same stream.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Complaint(NamedTuple):
     reason: str
     remedy: str | None = None
     passing: bool = False
-    """The host was only too busy: the next try may do better."""
+    """The host was only too busy: the next try may succeed."""
 
 
 _CHECK_NAME = "check `host` in the cluster file, or give that name a HostName in your ssh configuration"
@@ -95,34 +95,34 @@ _PASSING = (
     r"|Exceeded MaxStartups|Not allowed at this time"
 )
 _FORGET = re.compile(r"ssh-keygen -f [^\n]+")
-"""Debian's ssh says what to type."""
+"""Debian's ssh prints the command that removes the old key."""
 _PATH = re.compile(r"[/~][\w/.@%+,=: -]*")
 _KNOWN_NAME = re.compile(r"\w[\w.:%-]*|\[[\w.:%-]+\]:\d+")
-"""What stands in a file of known hosts: a name or an address, with a port in brackets."""
+"""An entry of known_hosts: a name or an address; with a port, in brackets."""
 _NOISE = re.compile(r"\s*$|Warning: Permanently added|.*setlocale|\*\* (?:WARNING|This session|The server)")
 LONGEST = 300
-"""Characters of what a host says that are passed on."""
+"""Characters of a host's own text that are shown."""
 
 
 def explained(said: str, ended: str, host: str, options: Sequence[str]) -> Complaint:
-    """Understand why a connection failed. The host may have chosen what is said; a command in a remedy is ours.
+    """Explain why a connection failed. The host may have chosen the text, so no command in a remedy comes from there.
 
     Args:
-        said: what came on stderr: from ssh, from the host's shell, from the agent.
-        ended: how ssh ended, for the case that it said nothing.
+        said: stderr of ssh, of the host's shell and of the agent.
+        ended: how ssh ended, in case that there is no text.
         host: the ssh destination.
-        options: the options that say where and how; they are part of the commands in a remedy.
+        options: the ssh options of the cluster file, which the commands in a remedy repeat.
     """
     for pattern, reason, remedy in _COMPLAINTS:
         if found := re.search(pattern, said):
-            told = found.groupdict()
+            groups = found.groupdict()
             words = {
                 "host": shlex.quote(host),
                 "ssh": shlex.join(redacted_words(["ssh", *options])),
                 "forget": _forgetting(said, host),
-                "path": _path(told.get("path", "")),
+                "path": _path(groups.get("path", "")),
             }
-            cut = {name: harmless_line(word[:LONGEST]) for name, word in told.items()}
+            cut = {name: harmless_line(word[:LONGEST]) for name, word in groups.items()}
             return Complaint(reason.format(**cut), remedy and remedy.format(**words))
     lines = [line.strip() for line in said.splitlines() if not _NOISE.match(line)]
     last = harmless_line(lines[-1][:LONGEST]) if lines else ended
@@ -133,7 +133,7 @@ def explained(said: str, ended: str, host: str, options: Sequence[str]) -> Compl
 
 
 def _forgetting(said: str, host: str) -> str:
-    """The command that forgets a host's old key, in the file where ssh has found it."""
+    """The command that removes a host's old key from the file where ssh found it."""
     found = _FORGET.search(said)
     try:
         words = shlex.split(found[0]) if found else []
@@ -145,5 +145,5 @@ def _forgetting(said: str, host: str) -> str:
 
 
 def _path(word: str) -> str:
-    """A path as one word of a command; a stand-in for what looks like none."""
+    """A path as one word of a command; a placeholder if it does not look like a path."""
     return shlex.quote(word) if _PATH.fullmatch(word) else "KEY"

@@ -1,6 +1,6 @@
-"""How a host's agent is reached: a pure function from a host and a line of Python to the argv that runs it there.
+"""How an agent is started on a host: a pure function from a host and a line of Python to the argv that runs it there.
 
-What is sent is the same everywhere: `opening()` over stdin, to a Python that was started with `FIRST_WORDS`.
+The rest is the same everywhere: `opening()` is sent over stdin to a Python that was started with `FIRST_WORDS`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Transport = Callable[[str, str], list[str]]
 
 ON_HOST = Path(__file__).resolve().parents[1] / "on_host"
 AGENT = ("agent",)
-"""The packages that make up an agent. It begins with `main` of the module `pair` in the last of them."""
+"""The packages of the agent's program. It starts with `main` of the module `pair` in the last of them."""
 LEFTOVERS = (*AGENT, "leftovers")
-"""The same for the one that `launch leftovers` sends."""
+"""The packages of the agent that `launch leftovers` sends."""
 SSH = "ssh"
 """The system's, with the user's own configuration."""
 CONNECTING_AT_ONCE = 32
-"""ssh connections that are being made at a time; a jump host that all of them pass takes few more."""
+"""ssh connections that are made at the same time; a jump host on the way of all of them accepts few more."""
 UNANSWERED = 3
-"""How many of ssh's own signs of life may stay unanswered before it takes the connection for dead."""
+"""How many of ssh's own keepalives may stay unanswered before ssh closes the connection."""
 
 BOOT = b"""\
 import marshal, os, sys
@@ -62,22 +62,23 @@ sys.meta_path.insert(0, Sent)
 __import__(pair.decode())
 sys.modules[pair.decode()].main()
 """
-"""Reads the agent's modules from stdin (see `parcel`) and runs it. A module costs time only where it is imported."""
+"""Reads the agent's modules from stdin (see `parcel`) and runs `main`. A module costs time only if it is imported."""
 
 FIRST_WORDS = f'import os;d=b"";exec("while len(d)<{len(BOOT)}:d+=os.read(0,{len(BOOT)}-len(d))or os._exit(9)");exec(d)'
-"""Reads `BOOT` from stdin and runs it. In single quotes (it has none) every login shell takes it as it is, even csh."""
+"""Reads `BOOT` from stdin and runs it. It has no single quotes, so within them every login shell, even csh, leaves it
+as it is."""
 
 
 @functools.cache
 def opening(packages: Sequence[str] = AGENT) -> bytes:
-    """All that makes an agent of a Python that was started with `FIRST_WORDS`; what follows are frames."""
+    """What turns a Python that was started with `FIRST_WORDS` into an agent; frames follow."""
     return BOOT + parcel(packages)
 
 
 def parcel(packages: Sequence[str]) -> bytes:
-    """Modules as `BOOT` reads them: as bytecode, for a Python of the launcher's own version, and as text.
+    """The modules as `BOOT` reads them: as bytecode for a Python of the launcher's version, and as source for others.
 
-    Each part has its length in eight digits in front of it. Bytecode saves the agent 10 ms of compiling.
+    Eight digits with its length precede each part. Bytecode saves the agent 10 ms of compiling.
     """
     code = dict.fromkeys(
         ["launcher", "launcher.on_host", *(f"launcher.on_host.{package}" for package in packages)], b""
@@ -97,12 +98,12 @@ def parcel(packages: Sequence[str]) -> bytes:
 
 
 def local(_host: str, line: str) -> list[str]:
-    """Run it here, by the launcher's own Python; -I and -S: nothing of the user's environment reaches the agent."""
+    """Run it here with the launcher's own Python. -I and -S keep the user's environment out of the agent."""
     return [sys.executable, "-I", "-S", "-c", line]
 
 
 def over_ssh(options: Sequence[str]) -> Transport:
-    """Run it on the host by its `python3`, through the system's ssh with these options."""
+    """Run it on the host with its `python3`, through the system's ssh with these options."""
 
     def transport(host: str, line: str) -> list[str]:
         return [SSH, *options, "--", host, f"exec python3 -I -S -c '{line}'"]
@@ -111,11 +112,11 @@ def over_ssh(options: Sequence[str]) -> Transport:
 
 
 def ssh_options(connect_timeout: float = CONNECT_TIMEOUT, lease: float = LEASE) -> list[str]:
-    """What we ask of ssh beside the user's configuration. They stand behind the options of the cluster file, which win.
+    """Our options for ssh, on top of the user's configuration. Options of the cluster file come first, so they win.
 
-    - No question is asked (BatchMode); an unknown host key is an error, unless the user's configuration accepts it.
-    - A connection that somebody else shares (ControlPath) is used, and none is left behind for others.
-    - Nothing but the agent runs there: no terminal, no forwarding, no RemoteCommand of the user's.
+    - ssh asks no questions (BatchMode). An unknown host key is an error unless the user's configuration accepts it.
+    - A shared connection (ControlPath) of the user's is used, but none is left behind.
+    - Only the agent runs there: no terminal, no forwarding, no RemoteCommand.
     """
     wanted = {
         "BatchMode": "yes",

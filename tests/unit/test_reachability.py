@@ -36,7 +36,7 @@ def dial(under_way: Proof, broken: Mapping[tuple[str, str], str]) -> None:
             dialler: {target.id: broken.get((dialler, target.address), "") for target in each}
             for dialler, each in targets.items()
         }
-        under_way.add(answers)
+        under_way.add_results(answers)
 
 
 CANDIDATES: dict[str, tuple[Host, tuple[str, ...]]] = {
