@@ -185,9 +185,9 @@ class AgentMessages:
         return events.TaskExited(self.host, self._task(message.task), *how)
 
 
-def _size(file: tuple[str, int, int, int, str | None]) -> int:
+def _size(file: messages.ProjectFile) -> int:
     """The most bytes that an answer about a project file can take up: a character is six bytes on the wire."""
-    return 4 * (6 * len(file[0]) + 6 * len(file[4] or "") + 64)
+    return 4 * (6 * len(file.path) + 6 * len(file.target or "") + 64)
 
 
 def harmless(message: messages.Event) -> messages.Event:

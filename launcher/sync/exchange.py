@@ -96,7 +96,7 @@ class Exchange:
             StoppedError: it was stopped.
         """
         files = self._project.files
-        self._ask(CompareProject(self._top, [(*file,) for file in files]))
+        self._ask(CompareProject(self._top, list(files)))
         compared = self._answer(ProjectCompared)
         self._top = compared.top
         if compared.over:
@@ -124,15 +124,15 @@ class Exchange:
     def _decide(self, found: ProjectCompared) -> tuple[list[int], list[int]]:
         """What is to be sent, and what has the right contents already."""
         wanted, same, objections = list(found.wanted), [], list(found.in_the_way)
-        self._check_known([*wanted, *(number for number, _, _ in found.doubtful)])
-        for number, digest, objection in found.doubtful:
-            file = self._project.files[number]
-            if self._project.digest(file) == digest:
-                same.append(number)
-            elif objection:
-                objections.append((file.path, objection))
+        self._check_known([*wanted, *(each.number for each in found.doubtful)])
+        for each in found.doubtful:
+            file = self._project.files[each.number]
+            if self._project.digest(file) == each.sha256:
+                same.append(each.number)
+            elif each.objection:
+                objections.append((file.path, each.objection))
             else:
-                wanted.append(number)
+                wanted.append(each.number)
         if objections:
             raise HostError(in_the_way(self._host, self._top, sorted(objections)))
         return sorted(wanted), same

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from launcher.cluster.cluster import Sync
 from launcher.errors import UsageError
 from launcher.on_host.agent.comparing import HASHED_AT_ONCE
+from launcher.on_host.agent.messages import ProjectFile
 from launcher.on_host.agent.received import RECORD
 from launcher.run_directory.whole_files import shown
 from launcher.sync.git import exactly, project_paths
@@ -25,18 +25,6 @@ VENV_MARK = b"pyvenv.cfg"
 """Stands in every virtual environment, whatever its name; what such a directory holds runs on this machine only."""
 NAMED = 5
 """So many files are named in one error."""
-
-
-class ProjectFile(NamedTuple):
-    """A file or a symbolic link, as it stood when the project was read."""
-
-    path: str
-    """Below the project directory. Bytes that are no UTF-8 stand as surrogates, in whatever locale."""
-    size: int
-    mtime_ns: int
-    mode: int
-    target: str | None = None
-    """Where a symbolic link points to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +129,7 @@ def _files(root: bytes, paths: Iterable[bytes]) -> Iterator[ProjectFile]:
             target = _text_of(os.readlink(os.path.join(root, path)))
             yield ProjectFile(_text_of(path), 0, found.st_mtime_ns, found.st_mode & 0o777, target)
         elif found is not None and stat.S_ISREG(found.st_mode):
-            yield ProjectFile(_text_of(path), found.st_size, found.st_mtime_ns, found.st_mode & 0o777)
+            yield ProjectFile(_text_of(path), found.st_size, found.st_mtime_ns, found.st_mode & 0o777, None)
 
 
 def _look_at(path: bytes) -> os.stat_result | None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from launcher.hosts.agent_process import COMPLAINT_SIZE, bounded_file
+from launcher.on_host.agent.messages import ProjectFile
 from launcher.on_host.agent.placing import STAGING
-from launcher.sync.project import ProjectFile
 
 AT_ONCE = 8
 """Processes that run at a time; the others wait."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from launcher.on_host.agent.files import (
     open_below,
     walk,
 )
+from launcher.on_host.agent.late_jobs import LateJob, delivery_job, gathering_job, project_job
+from launcher.on_host.agent.link import Link
 from launcher.on_host.agent.messages import (
+    Command,
     Event,
     FilePiece,
     FilesArrived,
@@ -33,14 +37,15 @@ from launcher.on_host.agent.window import FIRST, PIECE
 HOSTILE = ["new\nline", 'quote\'s "here"', "$HOME`id`", "umlaut-ü-雪", "-dash", " ", "a\\b", os.fsdecode(b"\xff\xfe")]
 
 
-class Told:
+class Told(Link):
     """What an agent would tell the launcher."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
+        self.waiting = 0
 
-    def __call__(self, message: Event) -> None:
-        self.messages.append(message)
+    def tell(self, event: Event) -> None:
+        self.messages.append(event)
 
     def of(self, kind: type[Event]) -> list[Any]:
         return [each for each in self.messages if isinstance(each, kind)]
@@ -60,10 +65,14 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def ask(files: Files, command: Command) -> None:
+    files.handlers()[type(command)](command)
+
+
 def served(files: Files) -> None:
     """Let it do all that it can do now."""
-    while files.ready:
-        files.step()
+    while files.is_ready:
+        files.send_next()
 
 
 @pytest.fixture
@@ -76,13 +85,21 @@ def files(told: Told) -> Files:
     return Files(told)
 
 
+# ---- when it comes
+@pytest.mark.parametrize("late_job", [project_job, delivery_job, gathering_job])
+def test_a_job_handles_all_that_is_kept_for_it_until_it_is_made(late_job: Callable[[Link], LateJob]) -> None:
+    job = late_job(Told())
+
+    assert job.handlers().keys() == job.made().handlers().keys()
+
+
 # ---- listing
 def test_files_are_listed_below_the_names_alone(tmp_path: Path, files: Files, told: Told) -> None:
     write(tmp_path / "checkpoints" / "deep" / "a", b"123")
     write(tmp_path / "export.keras", b"12")
     write(tmp_path / "other" / "b")
     os.utime(tmp_path / "export.keras", ns=(5, 1_700_000_000_123_456_789))
-    files.obey(ListFiles(7, str(tmp_path), ["checkpoints", "export.keras", "not there"]))
+    ask(files, ListFiles(7, str(tmp_path), ["checkpoints", "export.keras", "not there"]))
     served(files)
 
     (listed,) = told.of(FilesListed)
@@ -95,8 +112,8 @@ def test_files_are_listed_below_the_names_alone(tmp_path: Path, files: Files, to
 def test_a_dot_stands_for_all_that_is_there(tmp_path: Path, files: Files, told: Told) -> None:
     write(tmp_path / "a" / "b")
     write(tmp_path / "c")
-    files.obey(ListFiles(7, str(tmp_path), ["."]))
-    files.obey(ListFiles(8, str(tmp_path / "not there"), ["."]))
+    ask(files, ListFiles(7, str(tmp_path), ["."]))
+    ask(files, ListFiles(8, str(tmp_path / "not there"), ["."]))
     served(files)
 
     listed = {each.number: each.files for each in told.of(FilesListed)}
@@ -159,7 +176,7 @@ def test_what_cannot_be_read_is_told() -> None:
 def test_a_long_list_is_told_in_parts(tmp_path: Path, files: Files, told: Told) -> None:
     for number in range(2 * BATCH):
         write(tmp_path / "top" / str(number))
-    files.obey(ListFiles(1, str(tmp_path), ["top"]))
+    ask(files, ListFiles(1, str(tmp_path), ["top"]))
     served(files)
 
     parts = [len(each.files) for each in told.of(FilesListed)]
@@ -169,10 +186,10 @@ def test_a_long_list_is_told_in_parts(tmp_path: Path, files: Files, told: Told) 
 
 def test_a_list_need_not_wait_for_files_that_are_under_way(tmp_path: Path, files: Files, told: Told) -> None:
     write(tmp_path / "large", bytes(4 * PIECE))
-    files.obey(SendFile(1, str(tmp_path), "large", 1 << 40, 0, ""))
-    files.step()
-    files.obey(ListFiles(2, str(tmp_path), ["large"]))
-    files.step()
+    ask(files, SendFile(1, str(tmp_path), "large", 1 << 40, 0, ""))
+    files.send_next()
+    ask(files, ListFiles(2, str(tmp_path), ["large"]))
+    files.send_next()
 
     assert told.of(FilesListEnded)[0].number == 2
     assert not told.of(FileSent)
@@ -183,7 +200,7 @@ def test_a_list_need_not_wait_for_files_that_are_under_way(tmp_path: Path, files
 def test_a_file_is_sent_whole_and_with_its_hash(tmp_path: Path, files: Files, told: Told, size: int) -> None:
     content = os.urandom(size)
     mtime = write(tmp_path / "file", content).stat().st_mtime_ns
-    files.obey(SendFile(3, str(tmp_path), "file", 1 << 40, 0, ""))
+    ask(files, SendFile(3, str(tmp_path), "file", 1 << 40, 0, ""))
     served(files)
 
     assert told.data == content
@@ -193,7 +210,7 @@ def test_a_file_is_sent_whole_and_with_its_hash(tmp_path: Path, files: Files, to
 def test_only_what_is_missing_is_sent(tmp_path: Path, files: Files, told: Told) -> None:
     content = os.urandom(2 * PIECE)
     write(tmp_path / "file", content)
-    files.obey(SendFile(3, str(tmp_path), "file", 1 << 40, PIECE + 7, sha256(content[: PIECE + 7])))
+    ask(files, SendFile(3, str(tmp_path), "file", 1 << 40, PIECE + 7, sha256(content[: PIECE + 7])))
     served(files)
 
     assert told.data == content[PIECE + 7 :]
@@ -206,7 +223,7 @@ def test_a_file_that_does_not_begin_as_expected_is_sent_from_its_beginning(
     tmp_path: Path, files: Files, told: Told, offset: int, known: bytes
 ) -> None:
     write(tmp_path / "file", b"content")
-    files.obey(SendFile(3, str(tmp_path), "file", 1 << 40, offset, sha256(known)))
+    ask(files, SendFile(3, str(tmp_path), "file", 1 << 40, offset, sha256(known)))
     served(files)
 
     assert told.data == b"content"
@@ -215,8 +232,8 @@ def test_a_file_that_does_not_begin_as_expected_is_sent_from_its_beginning(
 
 def test_a_file_that_is_written_to_while_it_is_sent_says_so(tmp_path: Path, files: Files, told: Told) -> None:
     path = write(tmp_path / "file", bytes(2 * PIECE))
-    files.obey(SendFile(3, str(tmp_path), "file", 1 << 40, 0, ""))
-    files.step()
+    ask(files, SendFile(3, str(tmp_path), "file", 1 << 40, 0, ""))
+    files.send_next()
     os.truncate(path, PIECE)
     served(files)
 
@@ -231,7 +248,7 @@ def test_nothing_outside_of_the_root_is_sent(tmp_path: Path, files: Files, told:
     write(tmp_path / "root" / "top" / "file")
     (tmp_path / "root" / "link").symlink_to("../secret")
     (tmp_path / "root" / "up").symlink_to("..")
-    files.obey(SendFile(3, str(tmp_path / "root"), path, 1 << 40, 0, ""))
+    ask(files, SendFile(3, str(tmp_path / "root"), path, 1 << 40, 0, ""))
     served(files)
 
     assert list(map(type, told.messages)) == [FilesFailed]
@@ -242,7 +259,7 @@ def test_what_is_no_regular_file_is_not_sent(tmp_path: Path, files: Files, told:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "directory").mkdir()
     root, _, path = f"{tmp_path}/{name}".rpartition("/") if not name.startswith("/") else name.rpartition("/")
-    files.obey(SendFile(3, root, path, 1 << 40, 0, ""))
+    ask(files, SendFile(3, root, path, 1 << 40, 0, ""))
     served(files)
 
     assert [each.reason for each in told.of(FilesFailed)] == ["no regular file any more"]
@@ -251,12 +268,12 @@ def test_what_is_no_regular_file_is_not_sent(tmp_path: Path, files: Files, told:
 def test_what_nobody_waits_for_is_not_sent(tmp_path: Path, files: Files, told: Told) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     write(tmp_path / "file", bytes(4 * PIECE))
-    files.obey(SendFile(1, str(tmp_path), "file", 1 << 40, 0, ""))
-    files.obey(SendFile(2, str(tmp_path), "file", 1 << 40, 0, ""))
-    files.step()
-    files.obey(ForgetFiles())
+    ask(files, SendFile(1, str(tmp_path), "file", 1 << 40, 0, ""))
+    ask(files, SendFile(2, str(tmp_path), "file", 1 << 40, 0, ""))
+    files.send_next()
+    ask(files, ForgetFiles())
 
-    assert not files.ready
+    assert not files.is_ready
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert len(told.messages) == 1
 
@@ -264,10 +281,10 @@ def test_what_nobody_waits_for_is_not_sent(tmp_path: Path, files: Files, told: T
 # ---- the window
 def test_no_more_than_the_window_is_on_its_way(tmp_path: Path, files: Files, told: Told) -> None:
     write(tmp_path / "file", bytes(2 * FIRST))
-    files.obey(SendFile(1, str(tmp_path), "file", 1 << 40, 0, ""))
+    ask(files, SendFile(1, str(tmp_path), "file", 1 << 40, 0, ""))
     served(files)
     before = len(told.data)
-    files.obey(FilesArrived(PIECE))
+    ask(files, FilesArrived(PIECE))
     served(files)
 
     assert before == FIRST
@@ -277,7 +294,7 @@ def test_no_more_than_the_window_is_on_its_way(tmp_path: Path, files: Files, tol
 @pytest.mark.parametrize("content", [b"longer than it was", b"12345"])
 def test_no_more_of_a_file_is_sent_than_is_asked_for(tmp_path: Path, files: Files, told: Told, content: bytes) -> None:
     write(tmp_path / "file", content)
-    files.obey(SendFile(3, str(tmp_path), "file", 5, 0, ""))
+    ask(files, SendFile(3, str(tmp_path), "file", 5, 0, ""))
     served(files)
 
     assert told.data == content[:5]

@@ -51,6 +51,7 @@ from launcher.on_host.agent.messages import (
     LogPiece,
     LogShipped,
     NotPut,
+    ProjectFile,
     ProjectSettled,
     Ready,
     Reserved,
@@ -352,7 +353,7 @@ def test_a_host_tells_of_itself_once(agent: AgentMessages) -> None:
 
 def test_a_list_that_is_too_long_for_a_frame_comes_in_several(agent: AgentMessages) -> None:
     long = ProjectSettled(list(range(10**6)))
-    agent.note(CompareProject("/there", [(f"file {number}", 1, 1, 0o644, None) for number in range(10**5)]))
+    agent.note(CompareProject("/there", [ProjectFile(f"file {number}", 1, 1, 0o644, None) for number in range(10**5)]))
     frames = decode([encode(long)])
 
     assert len(frames) > 2
@@ -360,7 +361,7 @@ def test_a_list_that_is_too_long_for_a_frame_comes_in_several(agent: AgentMessag
 
 
 def test_no_list_is_much_longer_than_what_it_answers(agent: AgentMessages) -> None:
-    agent.note(CompareProject("/there", [("file", 1, 1, 0o644, None)]))
+    agent.note(CompareProject("/there", [ProjectFile("file", 1, 1, 0o644, None)]))
     half = bytes(MOST_BODY // 2)
 
     assert [refusal(agent.event, dict(PART), half) for _ in range(3)] == ["", "", "a message that is far too long"]
@@ -368,7 +369,7 @@ def test_no_list_is_much_longer_than_what_it_answers(agent: AgentMessages) -> No
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"message":"ProjectSettled","missing":[-1]}', b"\xff"])
 def test_what_comes_in_several_frames_is_checked_too(agent: AgentMessages, text: bytes) -> None:
-    agent.note(CompareProject("/there", [("file", 1, 1, 0o644, None)]))
+    agent.note(CompareProject("/there", [ProjectFile("file", 1, 1, 0o644, None)]))
     agent.event(dict(PART), text)
     with pytest.raises(UnreadableError):
         agent.event(dict(LAST), b"")

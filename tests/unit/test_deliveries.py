@@ -32,9 +32,13 @@ def delivered(run: Path, path: str = "ckpt/step-1.index") -> list[Any]:
     """What is told of one file that is brought."""
     told: list[Any] = []
     deliveries = Deliveries(told.append)
-    deliveries.obey(BeginDelivery(1, str(run / "output"), str(run / ".bringing-gpu-a")))
-    deliveries.obey(DeliverPiece(1, 0, path, b"content"))
-    deliveries.obey(PlaceDelivery(1, [(path, 7, 10**18, hashlib.sha256(b"content").hexdigest())]))
+    commands = (
+        BeginDelivery(1, str(run / "output"), str(run / ".bringing-gpu-a")),
+        DeliverPiece(1, 0, path, b"content"),
+        PlaceDelivery(1, [(path, 7, 10**18, hashlib.sha256(b"content").hexdigest())]),
+    )
+    for command in commands:
+        deliveries.handlers()[type(command)](command)
     deliveries.close()
     return told
 

@@ -11,11 +11,11 @@ import pytest
 
 from launcher.errors import HostError
 from launcher.hosts.agent_process import COMPLAINT_SIZE
-from launcher.on_host.agent.messages import Event, ProjectPieceBrought, ProjectSettled
+from launcher.on_host.agent.messages import Event, ProjectFile, ProjectPieceBrought, ProjectSettled
 from launcher.sync import rsync
 from launcher.sync.complaints import failed, no_room
 from launcher.sync.exchange import MOST_UNHEARD, Exchange
-from launcher.sync.project import Project, ProjectFile
+from launcher.sync.project import Project
 from launcher.sync.rsync import Rsync, rsh, rsync_argv
 
 
@@ -64,7 +64,7 @@ def test_rsync_ends_whatever_its_ssh_does(
     monkeypatch.setattr(rsync, "SILENCE", 1)
     (tmp_path / "file").write_text("content")
     reason_given = Rsync("gpu", ["sh", "-c", does], tmp_path).send(
-        "/there", [ProjectFile("file", 7, 0, 0o644)], lambda _: None
+        "/there", [ProjectFile("file", 7, 0, 0o644, None)], lambda _: None
     )
 
     assert reason in reason_given

@@ -5,96 +5,110 @@ from __future__ import annotations
 import os
 import stat
 
-from launcher.on_host.agent.received import Received, link_target, look_at, parents, place
+from launcher.on_host.agent.messages import DoubtfulFile
+from launcher.on_host.agent.workdir import parents
 
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Iterator
-    from typing import Any
 
-HERE, WANTED, DOUBTFUL = "here", "wanted", "doubtful"
-"""What is to be done about a file: nothing, send it, compare its contents."""
+    from launcher.on_host.agent.messages import ProjectFile
+    from launcher.on_host.agent.received import Received
+    from launcher.on_host.agent.workdir import Workdir
+
 HASHED_AT_ONCE = 1 << 20
 """Bytes."""
 
 
-class InTheWayError(Exception):
-    """Something of the user's stands where a file must go; the message says what."""
-
-
 class Comparison:
-    """A project (`files`, as `Receiving` gets them) beside a directory."""
+    """A project beside a directory, file after file. Files are called by their number in the project's list."""
 
-    def __init__(self, top: bytes, files: list[tuple[Any, ...]], received: Received) -> None:
-        self._top = top
+    def __init__(self, workdir: Workdir, received: Received, files: list[ProjectFile]) -> None:
+        """Nothing is looked at yet."""
+        self.wanted: list[int] = []
+        """They are missing, or may be replaced."""
+        self.doubtful: list[DoubtfulFile] = []
+        self.in_the_way: list[tuple[str, str]] = []
+        """Path, and what stands there."""
+        self.other_modes: list[ProjectFile] = []
+        """They are there as they should be, but for their permissions."""
+        self._workdir = workdir
         self._received = received
-        self._coming = {file[0] for file in files}
+        self._files = files
+        self._coming = {file.path for file in files}
         self._ways: dict[str, str] = {}
         """Directories that were looked at -> what stands there instead, or nothing."""
 
-    def verdict(self, file: tuple[Any, ...]) -> str:
-        """What is to be done about one file or link.
+    @property
+    def finds_nothing(self) -> bool:
+        """Every file is there as it should be."""
+        return not (self.wanted or self.doubtful or self.in_the_way or self.other_modes)
 
-        Raises:
-            InTheWayError: it must not be put there.
-        """
-        path = file[0]
-        self._check_way(path)
-        found = look_at(self._top, path)
-        if found is None:
-            return WANTED
-        if len(file) == 2:
-            return self._link(path, file[1], found)
-        size, mtime_ns = file[1:3]
-        if not stat.S_ISREG(found.st_mode):
-            return self._replaced(path, found)
-        if self._received.is_current(path, size, mtime_ns, found):
-            return HERE
-        return DOUBTFUL if found.st_size == size else self._replaced(path, found)
+    def steps(self) -> Iterator[str]:
+        """Compare all files; yield the path of each before it is looked at, and while it is read."""
+        for number, file in enumerate(self._files):
+            yield file.path
+            if obstacle := self._obstacle(file.path):
+                self.in_the_way.append((file.path, obstacle))
+            elif found := self._workdir.look_at(file.path):
+                yield from self._compare(number, file, found)
+            else:
+                self.wanted.append(number)
 
-    def objection(self, path: str, found: os.stat_result) -> str:
+    def _compare(self, number: int, file: ProjectFile, found: os.stat_result) -> Iterator[str]:
+        if self._received.is_current(file, found):
+            if found.st_mode & 0o777 != file.mode:
+                self.other_modes.append(file)
+        elif file.target is None and stat.S_ISREG(found.st_mode) and found.st_size == file.size:
+            yield from self._look_into(number, file.path)
+        elif stat.S_ISLNK(found.st_mode) and self._workdir.link_target(file.path) == file.target:
+            pass  # nor does a link have a mode of its own
+        elif objection := self._objection(file.path, found):
+            self.in_the_way.append((file.path, objection))
+        else:
+            self.wanted.append(number)
+
+    def _look_into(self, number: int, path: str) -> Iterator[str]:
+        import hashlib  # only files that are doubtful need it
+
+        digest = hashlib.sha256()
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(self._workdir.place(path), flags), "rb") as file:
+            while data := file.read(HASHED_AT_ONCE):
+                digest.update(data)
+                yield path
+        found = os.lstat(self._workdir.place(path))
+        self.doubtful.append(DoubtfulFile(number, digest.hexdigest(), self._objection(path, found)))
+
+    def _objection(self, path: str, found: os.stat_result) -> str:
         """Why what was found at a path must not be replaced; nothing if it may be."""
-        if self._received.is_unchanged(self._top, path, found):
+        if stat.S_ISDIR(found.st_mode):
+            return "" if self._goes_away(path) else "is a directory there"
+        if self._received.is_unchanged(self._workdir, path, found):
             return ""
         if path in self._received.paths():
             return "was changed there since it was sent"
         return f"is {'a file that differs' if stat.S_ISREG(found.st_mode) else kind(found)} there"
 
-    def _link(self, path: str, target: str, found: os.stat_result) -> str:
-        if stat.S_ISLNK(found.st_mode) and link_target(self._top, path) == target:
-            return HERE
-        return self._replaced(path, found)
-
-    def _replaced(self, path: str, found: os.stat_result) -> str:
-        if stat.S_ISDIR(found.st_mode):
-            if self._goes_away(path):
-                return WANTED
-            raise InTheWayError("is a directory there")
-        objection = self.objection(path, found)
-        if objection:
-            raise InTheWayError(objection)
-        return WANTED
-
     def _goes_away(self, directory: str) -> bool:
         """Whether a directory was made by us and holds nothing but what will be deleted."""
         if directory not in self._received.directories:
             return False
-        return all(self._is_leaving(f"{directory}/{name}") for name in names_in(place(self._top, directory)))
+        return all(self._is_leaving(f"{directory}/{name}") for name in self._workdir.names_in(directory))
 
     def _is_leaving(self, path: str) -> bool:
-        found = look_at(self._top, path)
-        if found is not None and stat.S_ISDIR(found.st_mode):
-            return self._goes_away(path)
-        return found is not None and path not in self._coming and not self.objection(path, found)
+        found = self._workdir.look_at(path)
+        return found is not None and path not in self._coming and not self._objection(path, found)
 
-    def _check_way(self, path: str) -> None:
+    def _obstacle(self, path: str) -> str:
         """Every directory on the way must be one, or be missing. A link to one leads to a place that is not ours."""
         for directory in parents(path):
             if directory not in self._ways:
-                found = look_at(self._top, directory)
+                found = self._workdir.look_at(directory)
                 blocked = found is not None and not stat.S_ISDIR(found.st_mode) and not self._is_leaving(directory)
                 self._ways[directory] = kind(found) if found is not None and blocked else ""
             if self._ways[directory]:
-                raise InTheWayError(f"cannot be put there: {directory} is {self._ways[directory]}")
+                return f"cannot be put there: {directory} is {self._ways[directory]}"
+        return ""
 
 
 def kind(found: os.stat_result) -> str:
@@ -103,22 +117,3 @@ def kind(found: os.stat_result) -> str:
     if stat.S_ISDIR(found.st_mode):
         return "a directory"
     return "a symbolic link" if stat.S_ISLNK(found.st_mode) else "neither a file nor a directory"
-
-
-def names_in(directory: bytes) -> list[str]:
-    return [name.decode("utf-8", "surrogateescape") for name in os.listdir(directory)]
-
-
-def hashing(path: bytes, digests: list[str]) -> Iterator[float]:
-    """Append a file's SHA-256 to `digests`, in steps."""
-    import hashlib
-
-    digest = hashlib.sha256()
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        while True:
-            data = file.read(HASHED_AT_ONCE)
-            if not data:
-                break
-            digest.update(data)
-            yield 0.0
-    digests.append(digest.hexdigest())

@@ -13,11 +13,13 @@ import os
 from launcher.on_host.agent.below import directory_below, remove_below
 from launcher.on_host.agent.files import open_above
 from launcher.on_host.agent.incoming import IncomingFile
+from launcher.on_host.agent.jobs import Job
 from launcher.on_host.agent.messages import (
     BeginDelivery,
     DeliverPiece,
     DeliveryPlaced,
     DeliveryReady,
+    DropDelivery,
     FilesFailed,
     PieceDelivered,
     PlaceDelivery,
@@ -27,11 +29,11 @@ from launcher.on_host.agent.own_directory import UnsafeError, reopened
 if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Callable
 
-    from launcher.on_host.agent.incoming import IncomingFile
-from launcher.on_host.agent.messages import Command, Event
+    from launcher.on_host.agent.jobs import Handlers
+    from launcher.on_host.agent.messages import Event
 
 
-class Deliveries:
+class Deliveries(Job):
     """One delivery at a time, into one directory."""
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
@@ -45,15 +47,13 @@ class Deliveries:
         self._files: dict[int, IncomingFile] = {}
         """What has come, by number."""
 
-    def obey(self, asked: Command) -> None:
-        if isinstance(asked, BeginDelivery):
-            self._begin(asked)
-        elif isinstance(asked, DeliverPiece):
-            self._add(asked)
-        elif isinstance(asked, PlaceDelivery):
-            self._place(asked)
-        else:
-            self.close()
+    def handlers(self) -> Handlers:
+        return {
+            BeginDelivery: self._begin,
+            DeliverPiece: self._add,
+            PlaceDelivery: self._place,
+            DropDelivery: lambda _: self.close(),
+        }
 
     def _begin(self, asked: BeginDelivery) -> None:
         """Make ready for files that will be placed below `root`. Until then they lie in `staging`, this host's own.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 
 from launcher.on_host.agent.framing import (
     MOST_BODY,
@@ -21,9 +22,12 @@ from launcher.on_host.agent.framing import (
 
 TYPE_CHECKING = False  # of `typing`, which costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+    AnyTuple = tuple[Any, ...]
 else:
+    AnyTuple = tuple
 
     def dataclass_transform(**_options):  # noqa: ANN003, ANN201 (of `typing`, and newer than Python 3.9)
         return lambda decorated: decorated
@@ -142,13 +146,13 @@ class Many(FieldKind):
 class Row(FieldKind):
     """A list with one value of each kind."""
 
-    def __init__(self, kinds: tuple[FieldKind, ...]) -> None:
-        self.kinds = kinds
+    def __init__(self, kinds: tuple[FieldKind, ...], made: Callable[[list[Any]], tuple[Any, ...]] = tuple) -> None:
+        self.kinds, self.made = kinds, made
 
     def check(self, value: Any) -> tuple[Any, ...]:
         if type(value) is not list or len(value) != len(self.kinds):
             raise Unfit
-        return tuple([kind.check(each) for kind, each in zip(self.kinds, value)])  # noqa: B905 (Python 3.9)
+        return self.made([kind.check(each) for kind, each in zip(self.kinds, value)])  # noqa: B905 (Python 3.9)
 
 
 class Table(FieldKind):
@@ -229,10 +233,39 @@ def kind_of(annotation: Any) -> FieldKind:
         return Row(tuple(kinds))
     if origin is dict:
         return Table(*kinds)
+    if issubclass(annotation, NamedRow):
+        return Row(annotation.kinds, annotation.made)
     return PLAIN[annotation] if annotation in PLAIN else Nested(annotation)
 
 
 PLAIN = {bool: Truth(), float: Real(), str: Writable()}
+
+
+@dataclass_transform(frozen_default=True)
+class NamedRow(AnyTuple):
+    """A tuple whose values have names; subclasses are written like messages. On the wire it is a list.
+
+    For what a message has thousands of: a message within it would take twice as long to check, and more bytes.
+    """
+
+    if TYPE_CHECKING:
+        kinds: ClassVar[tuple[FieldKind, ...]]
+        """What each value may be."""
+
+    def __init_subclass__(cls) -> None:
+        cls.kinds = tuple(kind_of(each) for each in cls.__annotations__.values())
+        for place, name in enumerate(cls.__annotations__):
+            setattr(cls, name, property(operator.itemgetter(place)))
+
+    @classmethod
+    def made(cls, values: list[Any]) -> tuple[Any, ...]:
+        """One with these values."""
+        return tuple.__new__(cls, values)
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *values: Any) -> NamedRow:
+            return cls.made(values)
 
 
 if TYPE_CHECKING:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 import time
 
+from launcher.on_host.agent.jobs import Job
 from launcher.on_host.agent.messages import (
     FilePiece,
     FilesArrived,
@@ -14,64 +16,83 @@ from launcher.on_host.agent.messages import (
     FilesFailed,
     FilesListed,
     FilesListEnded,
+    ForgetFiles,
     ListFiles,
     SendFile,
 )
 from launcher.on_host.agent.window import PIECE, SendWindow
 
 if False:  # names for type checkers only: typing costs start-up time
-    from collections.abc import Callable, Iterator
+    from collections.abc import Generator, Iterator
     from typing import Any
 
-    from launcher.on_host.agent.messages import Command, Event
+    from launcher.on_host.agent.jobs import Handlers
+    from launcher.on_host.agent.link import Link
 
 BATCH = 500
 """Files told of in one frame, and looked at before the agent looks after everything else again."""
 BATCH_CHARACTERS = 1 << 17
 """Of all names in one frame, above which it is sent; on the wire each may take up six bytes."""
+SHORT_BACKLOG = 1 << 19
+"""Bytes waiting to be written to the launcher, above which no file is read: logs and news pass them by. So much keeps
+a pipe full while the next piece is read and hashed."""
+FILE_TIME = 0.01
+"""Seconds given to files before everything else gets its turn."""
 
 EVERYTHING = "."
 """The name that stands for all that is below a directory."""
 BELOW = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
-class Files:
+class Files(Job):
     """What the launcher has asked for and not got yet. It is served in order, lists first: they are short."""
 
-    def __init__(self, tell: Callable[[Event], None]) -> None:
-        self._tell = tell
-        self._lists: list[Iterator[None]] = []
-        self._sendings: list[Iterator[None]] = []
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._tell = link.tell
+        self._lists: list[Generator[None]] = []
+        self._sendings: list[Generator[None]] = []
         self._window = SendWindow()
 
-    def obey(self, asked: Command) -> None:
-        if isinstance(asked, ListFiles):
-            self._lists.append(self._listing(asked))
-        elif isinstance(asked, SendFile):
-            self._sendings.append(self._sending(asked))
-        elif isinstance(asked, FilesArrived):
-            self._window.arrived(asked.count, time.monotonic())
-        else:
-            self.forget()
-
-    def forget(self) -> None:
-        """Nobody waits for any of it any more."""
-        for each in self._lists + self._sendings:
-            each.close()  # type: ignore[attr-defined]
-        self._lists, self._sendings = [], []
+    def handlers(self) -> Handlers:
+        return {
+            ListFiles: lambda asked: self._lists.append(self._listing(asked)),
+            SendFile: lambda asked: self._sendings.append(self._sending(asked)),
+            FilesArrived: lambda asked: self._window.arrived(asked.count, time.monotonic()),
+            ForgetFiles: lambda _: self.close(),
+        }
 
     @property
-    def ready(self) -> bool:
-        return bool(self._lists or (self._sendings and self._window.is_open))
+    def is_ready(self) -> bool:
+        """Something can be sent now."""
+        waits = self._lists or (self._sendings and self._window.is_open)
+        return bool(waits) and self._link.waiting < SHORT_BACKLOG
 
-    def step(self) -> None:
+    @property
+    def due(self) -> float:
+        return 0.0 if self.is_ready else math.inf
+
+    def step(self, now: float) -> None:
+        self._link.flush()  # what the other jobs have told goes first
+        while self.is_ready and time.monotonic() < now + FILE_TIME:
+            self.send_next()
+            self._link.flush()
+
+    def send_next(self) -> None:
+        """Send a piece of a file, or a part of a list."""
         waiting = self._lists or self._sendings
         try:
             next(waiting[0])
         except StopIteration:
             del waiting[0]
 
-    def _listing(self, asked: ListFiles) -> Iterator[None]:
+    def close(self) -> None:
+        """Nobody waits for any of it any more."""
+        for each in self._lists + self._sendings:
+            each.close()
+        self._lists, self._sendings = [], []
+
+    def _listing(self, asked: ListFiles) -> Generator[None]:
         found: dict[str, list[Any]] = {"files": [], "links": [], "unreadable": []}
         characters = 0
         for count, (kind, what) in enumerate(walk(asked.root, asked.names), 1):
@@ -85,7 +106,7 @@ class Files:
         self._tell(FilesListed(asked.number, **found))
         self._tell(FilesListEnded(asked.number, time.time_ns()))
 
-    def _sending(self, asked: SendFile) -> Iterator[None]:
+    def _sending(self, asked: SendFile) -> Generator[None]:
         try:
             fd = open_below(asked.root, asked.path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:

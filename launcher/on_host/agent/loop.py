@@ -9,8 +9,8 @@ import time
 
 from launcher.on_host.agent.all_workers import Workers
 from launcher.on_host.agent.dialler import Dialler
-from launcher.on_host.agent.file_jobs import DeliveryJob, GatheringJob, ProjectJob
 from launcher.on_host.agent.held_ports import HeldPorts
+from launcher.on_host.agent.late_jobs import delivery_job, gathering_job, project_job
 from launcher.on_host.agent.link import Link
 from launcher.on_host.agent.messages import COMMANDS, Stop, StopAsked
 from launcher.on_host.agent.processes import reap
@@ -52,7 +52,7 @@ class Agent:
         self._workers = Workers(self.link, self._ports, lambda: self._stopping.is_under_way)
         # in the order of their turns: what ends the run comes early, files last, after what is worth more has been told
         self._jobs: list[Job] = [
-            ProjectJob(self.link),
+            project_job(self.link),
             self.link,
             self._stopping,
             Dialler(self.link.tell),
@@ -60,8 +60,8 @@ class Agent:
             self._workers,
             Programs(self.link.tell),
             *more(self),
-            DeliveryJob(self.link),
-            GatheringJob(self.link),
+            delivery_job(self.link),
+            gathering_job(self.link),
         ]
         self._handlers: Handlers = {Stop: self._stop}
         for job in self._jobs:

@@ -15,6 +15,7 @@ from launcher.on_host.agent.fields import (
     Many,
     Message,
     Mode,
+    NamedRow,
     Pid,
     Piece,
     Port,
@@ -415,6 +416,27 @@ class DropDelivery(Command):
 
 
 # ---- the project
+class ProjectFile(NamedRow):
+    """A file or a symbolic link, as it stood when the project was read."""
+
+    path: AnyText
+    """Below the project's directory. Bytes that are no UTF-8 stand as surrogates, in whatever locale."""
+    size: Count
+    mtime_ns: TimeNs
+    mode: Mode
+    target: AnyText | None
+    """Where a symbolic link points to."""
+
+
+class DoubtfulFile(NamedRow):
+    """A file of a host whose contents may be right: it has the right size."""
+
+    number: Count
+    sha256: str
+    objection: str
+    """Why it must not be replaced; empty: it may be."""
+
+
 class CompareProject(Command):
     """Find out what of the project is missing in the directory `top`. Answers: `ProjectWaits` maybe, `ProjectCompared`.
 
@@ -422,8 +444,7 @@ class CompareProject(Command):
     """
 
     top: AnyText
-    files: Long[tuple[AnyText, Count, TimeNs, Mode, AnyText | None]]
-    """Path, size, time of modification and mode of each; and where it points to, if it is a symbolic link."""
+    files: Long[ProjectFile]
 
 
 class ProjectWaits(Event):
@@ -443,8 +464,7 @@ class ProjectCompared(Event):
     rsync: bool
     """The host has it."""
     wanted: Long[Count]
-    doubtful: Long[tuple[Count, str, str]]
-    """A file whose contents may be right: its SHA-256, and what speaks against replacing it."""
+    doubtful: Long[DoubtfulFile]
     in_the_way: Long[tuple[str, str]]
     """Path, and what stands there."""
 

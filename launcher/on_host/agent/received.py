@@ -14,7 +14,8 @@ import stat
 from launcher.on_host.agent.incoming import write_all
 
 if False:  # names for type checkers only: typing costs start-up time
-    from typing import Any
+    from launcher.on_host.agent.messages import ProjectFile
+    from launcher.on_host.agent.workdir import Workdir
 
 RECORD = ".tf-launch-sync.json"
 ROUGH_CLOCK = 2 * 10**9
@@ -24,22 +25,25 @@ ROUGH_CLOCK = 2 * 10**9
 class Received:
     """The list: every file, link and directory that was put there."""
 
-    def __init__(self, text: bytes = b"") -> None:
-        try:
-            known: dict[str, Any] = json.loads(text)
-        except ValueError:  # none yet, or not ours any more; either way nothing there may be touched
-            known = {}
-        self.files: dict[str, list[int]] = known.get("files", {})
+    def __init__(self) -> None:
+        self.files: dict[str, list[int]] = {}
         """Path -> size, time of modification on the launching machine, and here."""
-        self.found: list[str] = known.get("found", [])
+        self.found: list[str] = []
         """Those of `files` that were here before, with the same contents: they are never deleted."""
-        self.arriving: dict[str, list[int]] = known.get("arriving", {})
+        self.arriving: dict[str, list[int]] = {}
         """Path -> size, time of modification on the launching machine. Written down before anything is changed."""
-        self.links: dict[str, str] = known.get("links", {})
-        self.directories: list[str] = known.get("directories", [])
+        self.links: dict[str, str] = {}
+        self.directories: list[str] = []
+
+    def load(self, text: bytes) -> None:
+        try:
+            known = json.loads(text)
+        except ValueError:  # none yet, or not ours any more; either way nothing there may be touched
+            return
+        vars(self).update({name: known[name] for name in vars(self) if name in known})
 
     def text(self) -> bytes:
-        return json.dumps({"about": "what tf-launch has put here", **self.__dict__}, indent=1).encode()
+        return json.dumps({"about": "what tf-launch has put here", **vars(self)}, indent=1).encode()
 
     def paths(self) -> set[str]:
         return {*self.files, *self.arriving, *self.links}
@@ -52,17 +56,20 @@ class Received:
             self.found.remove(path)
 
     def has_arrived(self, path: str, size: int, mtime_ns: int, here: int) -> None:
+        """`here`: its time of modification, as this file system keeps it."""
         self.forget(path)
         self.files[path] = [size, mtime_ns, here]
 
-    def is_current(self, path: str, size: int, mtime_ns: int, found: os.stat_result) -> bool:
+    def is_current(self, file: ProjectFile, found: os.stat_result) -> bool:
         """Whether a file is there as it is on the launching machine: no need to look into it."""
-        return self.files.get(path) == [size, mtime_ns, found.st_mtime_ns] and found.st_size == size
+        if file.target is not None or not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
+            return False
+        return self.files.get(file.path) == [file.size, file.mtime_ns, found.st_mtime_ns]
 
-    def is_unchanged(self, top: bytes, path: str, found: os.stat_result) -> bool:
+    def is_unchanged(self, workdir: Workdir, path: str, found: os.stat_result) -> bool:
         """Whether what was found at a path is what was put there."""
         if stat.S_ISLNK(found.st_mode):
-            return path in self.links and self.links[path] == link_target(top, path)
+            return path in self.links and self.links[path] == workdir.link_target(path)
         if not stat.S_ISREG(found.st_mode):
             return False
         size, _, here = self.files.get(path, (-1, 0, 0))
@@ -75,38 +82,32 @@ class Received:
 class RecordFile:
     """The list's file, which is a lock, too: one launch at a time, also where several hosts share the directory."""
 
-    def __init__(self, top: bytes) -> None:
-        self._path = place(top, RECORD)
+    def __init__(self, workdir: Workdir, received: Received) -> None:
+        """Nothing is opened yet."""
+        self._path = workdir.place(RECORD)
+        self._received = received
         self._fd: int | None = None
 
-    @property
-    def is_held(self) -> bool:
-        """Whether it is this agent's turn."""
-        return self._fd is not None
-
     def claim(self) -> bool:
-        """Try to hold it. Who replaces the file holds the new one, too: a lock on an old one is worth nothing."""
+        """Try to lock it, and load the list. Another launch may replace the file meanwhile: the new one counts."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        if locked(fd) and os.path.samestat(os.fstat(fd), os.lstat(self._path)):
-            self._fd = fd
-            return True
-        os.close(fd)
-        return False
+        if not (locked(fd) and os.path.samestat(os.fstat(fd), os.lstat(self._path))):
+            os.close(fd)
+            return False
+        self._fd = fd
+        with os.fdopen(os.dup(fd), "rb") as file:
+            self._received.load(file.read())
+        return True
 
-    def received(self) -> Received:
-        """The list as it stands; an empty one where there was none."""
-        assert self._fd is not None
-        with os.fdopen(os.dup(self._fd), "rb") as file:
-            return Received(file.read())
-
-    def write(self, received: Received) -> None:
+    def save(self) -> None:
+        """Write the list down."""
         new = self._path + b".new"
         if os.path.lexists(new):
             os.unlink(new)  # of an agent that was killed
         fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             locked(fd)
-            write_all(fd, received.text())
+            write_all(fd, self._received.text())
             os.replace(new, self._path)
         except OSError:
             os.close(fd)
@@ -136,32 +137,3 @@ def locked(fd: int) -> bool:
     except OSError:
         return True
     return True
-
-
-def place(top: bytes, path: str) -> bytes:
-    """Where a file of the list is, whatever this host's locale makes of its name."""
-    return os.path.join(top, path.encode("utf-8", "surrogateescape"))
-
-
-def link_target(top: bytes, path: str) -> str:
-    return os.readlink(place(top, path)).decode("utf-8", "surrogateescape")
-
-
-def look_at(top: bytes, path: str) -> os.stat_result | None:
-    """What is at a path, or None. A link is not followed."""
-    try:
-        return os.lstat(place(top, path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def is_directory(top: bytes, path: str) -> bool:
-    """Whether a directory is at a path; a link to one is none."""
-    found = look_at(top, path)
-    return found is not None and stat.S_ISDIR(found.st_mode)
-
-
-def parents(path: str) -> list[str]:
-    """The directories on the way to a path, from the top on."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: n + 1]) for n in range(len(parts))]
