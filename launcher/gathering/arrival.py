@@ -58,6 +58,11 @@ class Arrival:
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
+    @property
+    def arrived(self) -> RemoteFile:
+        """The file as it has come, which is how it was while it was sent."""
+        return RemoteFile(self.file.path, self.offset, self.mtime_ns, self.sha256)
+
     def _resume(self) -> None:
         with _naming(self.place):
             while data := os.pread(self._fd, READ_SIZE, self.offset):

@@ -8,25 +8,37 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.checkpoints import prefix_of
-from launcher.gathering.record import Entry, Record
+from launcher.gathering.file_kinds import grows
+from launcher.gathering.gathered import Batch
+from launcher.gathering.record import Record
 from launcher.gathering.remote_files import RemoteFile
-from launcher.gathering.selection import Batch, grows
 from launcher.gathering.state_file import portable
+from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.whole_files import make_directory, relative, shown
 from launcher.wording import exact_size
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 SPARE_ROOM = 1 << 20
 """Bytes that are left free on the disk: the run's own files go on growing."""
 
 
-class NoRoomError(Exception):
+class NoRoomError(OSError):
     """The disk cannot take what is to come; the message tells what, how much and where."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.ENOSPC, message)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def is_of_full_disk(error: Exception) -> bool:
+    """Whether it says that a disk is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def forbidden(place: Path, what: int) -> OSError | None:
@@ -40,43 +52,44 @@ def forbidden(place: Path, what: int) -> OSError | None:
     return OSError(number, os.strerror(number), str(place))
 
 
-def _sha256(path: Path) -> str | None:
-    """Of a file here; None: it cannot be read."""
-    try:
-        with path.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()
-    except OSError:
-        return None
-
-
 def is_copy(directory: Path, file: RemoteFile) -> bool:
     """Whether a directory here has a file as it is on a host, by path, size and time."""
-    try:
-        found = (directory / file.path).lstat()
-    except (OSError, UnicodeEncodeError):
-        return False
-    return (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns)
+    found = _found(directory / file.path)
+    return found is not None and stat.S_ISREG(found.st_mode) and (found.st_size, found.st_mtime_ns) == file.stamp
+
+
+@contextlib.contextmanager
+def opened(directory: RunDirectory, root: str) -> Iterator[ChiefDirectory]:
+    """The directory of a run while no other launcher has it open. `root`: the output directory on the chief's host.
+
+    Raises:
+        InUseError: another launcher has it open.
+        OSError: its record cannot be opened, read or written.
+    """
+    with contextlib.closing(Record(directory.gathered_file)) as record:
+        here = ChiefDirectory(directory, record, root)
+        try:
+            yield here
+        except OSError as error:
+            if is_of_full_disk(error):
+                here.sweep(keep=())  # the room is of more use than half a file
+            raise
 
 
 class ChiefDirectory:
-    """What is here of the chief's files. Nothing that was not put here by us is ever changed."""
+    """The files that have come, and the record of them. Nothing that was not put here by us is ever changed."""
 
-    def __init__(self, path: Path, parts: Path, record: Record, root: str) -> None:
-        """Nothing is made yet.
-
-        Args:
-            path: of this directory.
-            parts: another one on the same file system, for files that are not whole yet.
-            record: what was put here.
-            root: the output directory on its host.
-        """
-        self._root = root
-        self._path = path
-        self._parts = parts
+    def __init__(self, directory: RunDirectory, record: Record, root: str) -> None:
+        self._path = directory.chief
+        self._parts = directory.parts
+        """On the same file system, for files that are not whole yet."""
         self._record = record
+        self._root = root
+        self.known: Mapping[str, RemoteFile] = record.files
+        """What was put here, by path, as it was on its host then."""
 
     def make(self) -> None:
-        """Make its directory, where somebody has removed it since the run began.
+        """Make the directory, where somebody has removed it since the run began.
 
         Raises:
             OSError: it cannot be made.
@@ -89,25 +102,23 @@ class ChiefDirectory:
 
     def is_here(self, file: RemoteFile) -> bool:
         """Whether a file was put in place as it is on its host now."""
-        entry = self._record.entries.get(file.path)
-        if entry is None or (entry.size, entry.mtime_ns) != (file.size, file.mtime_ns):
+        known, found = self.known.get(file.path), _found(self._path / file.path)
+        if known is None or known.stamp != file.stamp or found is None:
             return False
-        found = self._found(file.path)
-        return found is not None and (found.st_size == file.size or file.is_state)
+        return found.st_size == file.size or file.is_state
 
     def adopt(self, files: Iterable[RemoteFile]) -> None:
-        """Take files for ours that look like it though the record has lost them: same size, same nanosecond."""
+        """Note that files are ours that the record has lost: they have the size, and the nanosecond, of the host's."""
         for file in files:
-            if file.path not in self._record.entries and (found := self._found(file.path)) is not None:
-                is_same = (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns)
-                if is_same and stat.S_ISREG(found.st_mode) and (digest := _sha256(self._path / file.path)):
-                    self._record.put(file.path, Entry(file.size, file.mtime_ns, digest))
+            if file.path not in self.known and is_copy(self._path, file):
+                digest = _sha256(self._path / file.path)
+                if digest is not None:
+                    self._record.put(file._replace(sha256=digest))
 
     def obstacle(self, file: RemoteFile) -> str | None:
         """Why a file cannot be put in place; None: it can."""
-        place = self._path / file.path
         try:
-            found = place.lstat()
+            found = (self._path / file.path).lstat()
         except (FileNotFoundError, PermissionError):
             return None  # see `refusal`
         except NotADirectoryError:
@@ -116,12 +127,12 @@ class ChiefDirectory:
             return f"here, its name cannot be used: {getattr(error, 'strerror', None) or error}"
         if stat.S_ISDIR(found.st_mode):
             return "a directory is in its place here"
-        return None if file.path in self._record.entries else "another file, which is not ours, is in its place here"
+        return None if file.path in self.known else "another file, which is not ours, is in its place here"
 
     def refusal(self, file: RemoteFile) -> OSError | None:
         """Why this user may not write a file where it is to come to here; None: nothing forbids that."""
         place = self._path / file.path
-        if grows(file.path) and self._found(file.path) is not None:
+        if grows(file.path) and _found(place) is not None:
             return forbidden(place, os.R_OK | os.W_OK)
         place = place.parent
         while place != self._path and not os.path.lexists(place):
@@ -146,7 +157,7 @@ class ChiefDirectory:
 
     def begin(self, file: RemoteFile) -> Arrival:
         """Begin the arrival of a file, or go on with it. One that may have grown begins with what is here."""
-        in_place = grows(file.path) and file.path in self._record.entries
+        in_place = grows(file.path) and file.path in self.known
         place, part = self._path / file.path, self._part(file.path)
         if not in_place and not part.exists() and self._may_have_grown(file):
             make_directory(self._parts)
@@ -156,10 +167,10 @@ class ChiefDirectory:
 
     def _may_have_grown(self, file: RemoteFile) -> bool:
         """A table of metrics, say: what is here is compared by its hash before the rest is sent."""
-        entry, found = self._record.entries.get(file.path), self._found(file.path)
-        if entry is None or found is None or not stat.S_ISREG(found.st_mode) or prefix_of(file.path) is not None:
+        known, found = self.known.get(file.path), _found(self._path / file.path)
+        if known is None or found is None or not stat.S_ISREG(found.st_mode) or prefix_of(file.path) is not None:
             return False
-        return 0 < entry.size == found.st_size < file.size
+        return 0 < known.size == found.st_size < file.size
 
     def put(self, arrived: Sequence[Arrival], *, durable: bool) -> None:
         """Put files in place, each whole and verified, in this order.
@@ -168,23 +179,27 @@ class ChiefDirectory:
             OSError: one cannot be put there.
         """
         *_, last = arrived
-        if len(arrived) > 1 and last.file.path in self._record.entries:
+        if len(arrived) > 1 and last.file.path in self.known:
             (self._path / last.file.path).unlink(missing_ok=True)  # the index of the former one names other data
         for each in arrived:
-            self._record.put(each.file.path, Entry(each.offset, each.mtime_ns, each.sha256))
+            self._record.put(each.arrived)
             if each.file.is_state:
                 each.replace(portable(each.content(), f"{self._root}/{each.file.directory}"))
             each.put(durable=durable)
 
     def remove(self, path: str) -> None:
-        """Remove a file that the chief has no more, and its directory if that is empty then."""
+        """Remove a file that the chief has no more, and its directory if that is empty then.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
         place = self._path / path
         place.unlink(missing_ok=True)
         self._record.drop(path)
         with contextlib.suppress(OSError):  # not empty
             place.parent.rmdir()
 
-    def sweep(self, keep: Iterable[str]) -> None:
+    def sweep(self, keep: Collection[str]) -> None:
         """Remove what is left of arrivals that will not be gone on with; `keep`: the paths of the others."""
         if self._parts.is_dir():
             kept = {self._part(path) for path in keep}
@@ -200,13 +215,21 @@ class ChiefDirectory:
         return self._parts / f"{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.part"
 
     def _size_of_part(self, file: RemoteFile) -> int:
-        try:
-            return min(file.size, self._part(file.path).stat().st_size)
-        except FileNotFoundError:
-            return 0
+        found = _found(self._part(file.path))
+        return min(file.size, found.st_size) if found else 0
 
-    def _found(self, path: str) -> os.stat_result | None:
-        try:
-            return (self._path / path).lstat()
-        except (OSError, UnicodeEncodeError):
-            return None
+
+def _sha256(path: Path) -> str | None:
+    """Of a file here; None: it cannot be read."""
+    try:
+        with path.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def _found(place: Path) -> os.stat_result | None:
+    try:
+        return place.lstat()
+    except (OSError, UnicodeEncodeError):
+        return None

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.checkpoints import INDEX_END, prefix_of
-from launcher.gathering.chief_directory import DISK_FULL, ChiefDirectory, NoRoomError
+from launcher.gathering.chief_directory import ChiefDirectory, opened
 from launcher.gathering.conversation import Conversation
-from launcher.gathering.gathered import Gathered
-from launcher.gathering.record import Entry, Record
+from launcher.gathering.file_kinds import grows
+from launcher.gathering.gathered import Batch, Gathered
 from launcher.gathering.remote_files import Listing, RemoteFile
 from launcher.gathering.report import gathered_line, under_way_line
-from launcher.gathering.selection import Batch, Selection, grows, outdated, select
+from launcher.gathering.selection import outdated, select
 from launcher.gathering.state_file import newest_named
 from launcher.on_host.agent.files import EVERYTHING
 from launcher.run_directory.directory import RunDirectory
@@ -28,20 +28,17 @@ LONG, VERY_LONG = 1 << 27, 1 << 30
 """Bytes that take a while: whoever waits for them is told. While the run goes on nobody waits."""
 
 
+class NotBroughtError(Exception):
+    """A file that is needed here cannot be taken; the message tells which, and why."""
+
+
 class ChiefOutput:
     """The chief's output directory on its host, and how it comes here."""
 
     def __init__(
         self, directory: RunDirectory, host: RunHost, names: Sequence[str], say: Callable[[str], None]
     ) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            directory: of the run.
-            host: where the chief runs.
-            names: what is gathered of its output directory.
-            say: shows the user a line.
-        """
+        """`host`: the chief's; `names`: what is gathered of its output directory; `say` shows the user a line."""
         self._directory = directory
         self._host = host
         self._names = names
@@ -55,15 +52,17 @@ class ChiefOutput:
             InUseError: another launcher gathers this run.
             NoRoomError, OSError: the disk here does not take a file.
         """
-        with self._looking(conversation, [EVERYTHING] if final else self._names) as look:
-            selection = select(look.listing, look.here.is_here, look.known, self._names, final=final)
-            for batch in self._arriving(look, selection, LONG if final else VERY_LONG):
+        with opened(self._directory, self._host.output_dir) as here:
+            listing = self._listing(conversation, here, [EVERYTHING] if final else self._names)
+            gathered = select(listing, here.is_here, here.known, self._names, final=final)
+            look = _Look(self._host.output_dir, conversation, listing, here, gathered)
+            for batch in self._arriving(look, LONG if final else VERY_LONG):
                 if not final and batch.is_noteworthy:
                     self._say(gathered_line(batch))
-            for path in list(outdated(look.listing, look.here.is_here, look.known)):
+            for path in list(outdated(listing, here.is_here, here.known)):
                 look.remove(path)
-            look.here.sweep(keep=() if final else look.listing.files)
-        return look.gathered
+            here.sweep(keep=() if final else listing.files)
+        return gathered
 
     def bring(self, conversation: Conversation, paths: Collection[str]) -> None:
         """Bring just these files, so that they can be given to other hosts. Nothing runs on the host any more.
@@ -72,32 +71,24 @@ class ChiefOutput:
             NotBroughtError: one of them cannot be taken.
             HostAwayError, GivenUpError, InUseError, NoRoomError, OSError: as `gather`.
         """
-        with self._looking(conversation, [EVERYTHING]) as look:
-            listing = look.listing
+        with opened(self._directory, self._host.output_dir) as here:
+            listing = self._listing(conversation, here, [EVERYTHING])
             listing.left, listing.files = {}, {path: file for path, file in listing.files.items() if path in paths}
-            for _ in self._arriving(look, select(listing, look.here.is_here, look.known, final=True), LONG):
+            gathered = select(listing, here.is_here, here.known, final=True)
+            for _ in self._arriving(_Look(self._host.output_dir, conversation, listing, here, gathered), LONG):
                 pass
-        for name, why in look.gathered.left.items():
+        for name, why in gathered.left.items():
             raise NotBroughtError(f"{shown(Path(name))}: {why}")
 
-    @contextlib.contextmanager
-    def _looking(self, conversation: Conversation, names: Sequence[str]) -> Iterator[_Look]:
-        with contextlib.closing(Record(self._directory.gathered_file)) as record:
-            listing = conversation.list(self._host.output_dir, names)
-            here = self._here(record)
-            here.make()
-            here.adopt(listing.files.values())
-            with _leaving_no_parts_on_a_full_disk(here):
-                yield _Look(self._host.output_dir, conversation, listing, here, record.entries)
+    def _listing(self, conversation: Conversation, here: ChiefDirectory, names: Sequence[str]) -> Listing:
+        listing = conversation.list(self._host.output_dir, names)
+        here.make()
+        here.adopt(listing.files.values())
+        return listing
 
-    def _here(self, record: Record) -> ChiefDirectory:
-        return ChiefDirectory(self._directory.chief, self._directory.parts, record, self._host.output_dir)
-
-    def _arriving(self, look: _Look, selection: Selection, long: int) -> Iterator[Batch]:
+    def _arriving(self, look: _Look, long: int) -> Iterator[Batch]:
         """Each batch that is in place. Where `long` bytes and more are to come, the user is told how far they are."""
-        look.gathered.left.update(selection.waiting)
-        look.gathered.stays = selection.stays
-        batches = list(look.possible(selection.wanted))
+        batches = list(filter(look.is_possible, look.gathered.wanted))
         size = sum(batch.size for batch in batches)
         if size < long:
             yield from look.bring(batches)
@@ -111,29 +102,27 @@ class ChiefOutput:
         Raises:
             InUseError, OSError: as `gather`.
         """
-        with contextlib.closing(Record(self._directory.gathered_file)) as record:
-            self._here(record).adopt(files)
+        with opened(self._directory, self._host.output_dir) as here:
+            here.adopt(files)
 
-    def read_small(self, conversation: Conversation, files: Iterable[RemoteFile], into: dict[str, bytes]) -> None:
-        """Read small files, and put nothing in place. `into`: path -> content.
+    def read_small(self, conversation: Conversation, files: Iterable[RemoteFile]) -> dict[str, bytes]:
+        """The contents of small files, by path. Nothing is put in place, and what cannot be read is left out.
 
         Raises:
             HostAwayError, GivenUpError, OSError: as `gather`.
         """
+        contents = {}
         parts = (self._directory.parts / f"read-{number}" for number in itertools.count())
         arrivals = (Arrival(file, part, part) for file, part in zip(files, parts, strict=False))
         with contextlib.closing(conversation.fetch(self._host.output_dir, arrivals)) as arriving:
             for each in arriving:
                 if each.failure is None:
-                    into[each.file.path] = each.content()
+                    contents[each.file.path] = each.content()
                 each.discard()
+        return contents
 
 
-class NotBroughtError(Exception):
-    """A file that is needed here cannot be taken; the message tells which, and why."""
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Look:
     """One look at the chief's output directory."""
 
@@ -141,29 +130,29 @@ class _Look:
     conversation: Conversation
     listing: Listing
     here: ChiefDirectory
-    known: Mapping[str, Entry]
-    """What was gathered before."""
-    gathered: Gathered = field(default_factory=Gathered)
+    gathered: Gathered
 
-    def possible(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Those that can be put in place here; of each other one it is noted why it cannot."""
-        for batch in batches:
-            obstacles = [each for each in map(self.here.obstacle, batch.files) if each]
-            refusals = [each for each in map(self.here.refusal, batch.files) if each]
-            if obstacles:
-                self.gathered.left[batch.name] = obstacles[0]
-            elif refusals:
-                self.gathered.left[batch.name] = f"here, nothing can be written beside it: {refusals[0].strerror}"
-                self.gathered.trouble = self.gathered.trouble or refusals[0]
-            else:
-                yield batch
+    def is_possible(self, batch: Batch) -> bool:
+        """Whether a batch can be put in place here; if not, it is noted why."""
+        for file in batch.files:
+            if obstacle := self.here.obstacle(file):
+                self.gathered.left[batch.name] = obstacle
+                return False
+            if refusal := self.here.refusal(file):
+                self.gathered.left[batch.name] = f"here, nothing can be written beside it: {refusal.strerror}"
+                self._note(refusal)
+                return False
+        return True
 
     def remove(self, path: str) -> None:
         """Remove a file here that the chief has no more."""
         try:
             self.here.remove(path)
         except OSError as error:
-            self.gathered.trouble = self.gathered.trouble or error
+            self._note(error)
+
+    def _note(self, trouble: OSError) -> None:
+        self.gathered.trouble = self.gathered.trouble or trouble
 
     def bring(self, batches: Sequence[Batch], moved: Callable[[int], None] = lambda _: None) -> Iterator[Batch]:
         """Fetch batch after batch; yield each that is in place. `moved` is told of the bytes that have come."""
@@ -197,7 +186,7 @@ class _Look:
             return arrival.failure
         if not arrival.unchanged and not grows(file.path):
             return "it was written to while it was sent"
-        if batch.is_checkpoint and (arrival.offset, arrival.mtime_ns) != (file.size, file.mtime_ns):
+        if batch.is_checkpoint and arrival.arrived.stamp != file.stamp:
             return "it was replaced while it was sent"
         if batch.is_checkpoint and file.path.endswith(".index") and arrival.content(-len(INDEX_END)) != INDEX_END:
             return "its index is not whole"
@@ -210,17 +199,3 @@ class _Look:
         newest = newest_named(state.content(), state.file.directory, self.root)
         files = [file for file in self.listing.files.values() if prefix_of(file.path) == newest]
         return newest is None or (bool(files) and all(map(self.here.is_here, files)))
-
-
-@contextlib.contextmanager
-def _leaving_no_parts_on_a_full_disk(here: ChiefDirectory) -> Iterator[None]:
-    """On a full disk remove what is on its way: the room is of more use than half a file."""
-    try:
-        yield
-    except NoRoomError:
-        here.sweep(keep=())
-        raise
-    except OSError as error:
-        if error.errno in DISK_FULL:
-            here.sweep(keep=())
-        raise

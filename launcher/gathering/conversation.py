@@ -7,8 +7,9 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from queue import Empty
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.remote_files import NO_TIME, Listing, RefusedError, RemoteFile, is_time, readable
@@ -30,82 +31,60 @@ from launcher.transfer.answer_queue import AnswerQueue
 from launcher.wording import exact_size
 
 Kind = TypeVar("Kind", bound=Event)
+Result = TypeVar("Result")
 AHEAD = 64
 """Files asked for before the first of them has come, so that a distant host is not idle between small ones."""
 
 MOST_UNHEARD, ANSWER_COST = 2 * window.MOST, 1600
 """Bytes that wait here for a slow disk, and what each answer counts beside its content. No agent of ours has more than
 window.MOST bytes on its way."""
-UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What comes of answers that no agent of ours gives."""
-
-Ask = Callable[[Command], None]
-"""Ask the agent for something about files."""
 
 
 class HostAwayError(Exception):
     """The agent is not there to answer; the message says why."""
 
 
-class ErrandAskedError(Exception):
-    """Something else comes first: whatever was under way is broken off for it."""
-
-    def __init__(self, errand: Errand) -> None:
-        super().__init__(errand)
-        self.errand = errand
-
-
-class BrokenOffError(Exception):
-    """Nobody wants any more what an errand was to bring; the talk itself goes on."""
-
-
 class GivenUpError(Exception):
     """The user does not want to wait any longer."""
 
 
-class Errand:
+class BrokenOffError(Exception):
+    """Nobody waits any more for what is under way; the talk itself goes on."""
+
+    def __init__(self, errand: Errand[Any] | None = None) -> None:
+        """`errand`: what is to be done instead."""
+        super().__init__(errand)
+        self.errand = errand
+
+
+class Errand(Future[Result]):
     """Something to be done with a host, by the thread that talks to it."""
 
-    def __init__(self, do: Callable[[Conversation], None], ended: Callable[[], None]) -> None:
-        """`do`: talks to the host; `ended`: called, from some thread, once it is over."""
-        self.is_over = False
-        self.trouble: Exception | None = None
-        """Why it could not be done."""
+    def __init__(self, do: Callable[[Conversation], Result]) -> None:
+        super().__init__()
         self._do = do
-        self._ended = ended
 
     def run(self, conversation: Conversation) -> None:
         """Do it.
 
         Raises:
-            HostAwayError, GivenUpError: nobody answers any more.
-            ErrandAskedError: something else comes first, and nobody waits for this one any more.
-            RefusedError: what is answered cannot be.
+            HostAwayError, GivenUpError, RefusedError: there is nobody to talk to any more.
+            BrokenOffError: nobody waits for it any more.
         """
-        trouble: Exception | None = None
         try:
-            with sense():
-                self._do(conversation)
+            self.set_result(self._do(conversation))
         except Exception as error:
-            trouble = error
-            if isinstance(error, HostAwayError | GivenUpError | ErrandAskedError | RefusedError):
+            self.set_exception(error)
+            if isinstance(error, HostAwayError | GivenUpError | RefusedError | BrokenOffError):
                 raise
-        finally:
-            self.end(trouble)
-
-    def end(self, trouble: Exception | None) -> None:
-        """It is over. `trouble`: why it was not done; None: it was."""
-        if not self.is_over:
-            self.trouble, self.is_over = trouble, True
-            self._ended()
 
 
 class Conversation:
     """One thread asks, any thread may pass on what is heard."""
 
-    def __init__(self, ask: Ask, numbers: Iterator[int]) -> None:
-        """`numbers`: of the questions; no other conversation of this launcher may have the same."""
-        self._ask = ask
+    def __init__(self, ask: Callable[[Command], None], numbers: Iterator[int]) -> None:
+        """`ask` sends a command to the agent; `numbers` are the questions', and no other conversation has the same."""
+        self.ask = ask
         self._numbers = numbers
         self._answers = AnswerQueue(_cost, MOST_UNHEARD, RefusedError("it sends more than was asked of it"))
 
@@ -146,7 +125,7 @@ class Conversation:
             RefusedError: it cannot be.
         """
         number = next(self._numbers)
-        self._ask(ListFiles(number, root, list(names)))
+        self.ask(ListFiles(number, root, list(names)))
         listing = Listing()
         while isinstance(news := self.answer(number), FilesListed):
             listing.add(news, names)
@@ -181,12 +160,12 @@ class Conversation:
             for _, arrival in asked:
                 arrival.close()
             if asked:
-                self._ask(ForgetFiles())
+                self.ask(ForgetFiles())
 
     def _asked_for(self, root: str, arrival: Arrival) -> tuple[int, Arrival]:
         number = next(self._numbers)
-        path, size, _ = arrival.file
-        self._ask(SendFile(number, root, path, size, arrival.offset, arrival.sha256))
+        file = arrival.file
+        self.ask(SendFile(number, root, file.path, file.size, arrival.offset, arrival.sha256))
         return number, arrival
 
     def _receive(self, number: int, arrival: Arrival, moved: Callable[[int], None]) -> None:
@@ -224,7 +203,7 @@ class Conversation:
     def _next(self, timeout: float | None = None) -> Event | None:
         news = self._answers.get(timeout)
         if isinstance(news, FilePiece) and news.data:
-            self._ask(FilesArrived(len(news.data)))
+            self.ask(FilesArrived(len(news.data)))
         return news
 
 
@@ -254,12 +233,3 @@ def _check_piece(news: FilePiece, file: RemoteFile, expected: int) -> None:
         raise RefusedError(f"of {readable(file.path)} it sent {size} bytes from {offset} on, not those from {expected}")
     if offset + size > file.size:
         raise RefusedError(f"it sent more of {readable(file.path)} than it had listed, {exact_size(file.size)}")
-
-
-@contextlib.contextmanager
-def sense() -> Iterator[None]:
-    """While this lasts, an answer that makes no sense is a `RefusedError`."""
-    try:
-        yield
-    except UNREADABLE as error:
-        raise RefusedError(f"its agent sent something unreadable: {error!r}") from error

@@ -9,31 +9,29 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from launcher.cluster.defaults import LOCALHOST
+from launcher.gathering.brought import Brought
+from launcher.gathering.checkpoints import newest_step_among
 from launcher.gathering.chief_directory import is_copy
 from launcher.gathering.chief_output import ChiefOutput
 from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError
+from launcher.gathering.file_kinds import lasting
+from launcher.gathering.gathered import Gathered
 from launcher.gathering.host_gatherer import HostGatherer
-from launcher.gathering.newest_step import NewestStep
-from launcher.gathering.other_output import OtherOutput
 from launcher.gathering.remote_files import RemoteFile, plain_names
 from launcher.gathering.report import left_line, retry_line, stays_line, trouble_lines
 from launcher.gathering.worker_logs import WorkerLogs
 from launcher.hosts.events import Answer, HostLost
+from launcher.on_host.agent.files import EVERYTHING
 from launcher.on_host.agent.messages import Command
-from launcher.run_directory.brought import Brought
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
 
-
-class Ask(Protocol):
-    """Ask an agent for something about files."""
-
-    def __call__(self, host: str, command: Command) -> None:
-        """A host that is away takes nothing."""
+Result = TypeVar("Result")
 
 
 class Say(Protocol):
@@ -50,7 +48,7 @@ class Gathering:
         self,
         directory: RunDirectory,
         names: Iterable[str],
-        ask: Ask,
+        ask: Callable[[str, Command], None],
         say: Say,
         ended: Callable[[], None],
         *,
@@ -63,7 +61,7 @@ class Gathering:
         Args:
             directory: of the run.
             names: what is gathered of the chief's output directory.
-            ask: asks an agent.
+            ask: sends a command to the agent of a host; one that is away takes nothing.
             say: shows the user a line.
             ended: called, from some thread, once nothing more will come after `finish`, or an errand is over.
             refuse: called, from some thread, with a host whose agent answers what cannot be, and with what that is.
@@ -114,24 +112,26 @@ class Gathering:
         elif gatherer is not None and hasattr(event.message, "number"):
             gatherer.conversation.hear(event.message)
 
-    def ask_newest_step(self) -> NewestStep:
-        """How far the checkpoints of a chief on another host have come, before they are here."""
-        asked = NewestStep()
+    def ask_newest_step(self) -> Future[int | None]:
+        """How far the checkpoints of a chief on another host have come, before they are here; None: no such ones."""
         if self._chief in self._hosts:
-            asked.errand = self.errand(self._chief, partial(asked.find, self._hosts[self._chief].output_dir))
-        return asked
+            return self.errand(self._chief, partial(_newest_step, self._hosts[self._chief].output_dir))
+        nothing: Future[int | None] = Future()
+        nothing.set_result(None)
+        return nothing
 
     def has_lost(self, host: str) -> bool:
         """Its agent has gone since `begin`: it may come back with another disk."""
         return host in self._lost
 
-    def errand(self, host: str, do: Callable[[Conversation], None]) -> Errand:
+    def errand(self, host: str, do: Callable[[Conversation], Result]) -> Errand[Result]:
         """Have something done by the thread that talks to a host, before anything else. It has `begin`-ed."""
-        errand = Errand(do, self._ended)
+        errand = Errand(do)
+        errand.add_done_callback(lambda _: self._ended())
         if host in self._lost:
-            errand.end(HostAwayError(""))
+            errand.set_exception(HostAwayError(""))
         else:
-            self._gatherers[host].errand(errand)
+            self._gatherers[host].do_first(errand)
         return errand
 
     def break_off_errands(self) -> None:
@@ -189,18 +189,22 @@ class Gathering:
         return [
             file
             for file in outcome.gathered.stays
-            if not is_copy(self._directory.chief, file) and not brought.is_ours(outcome.host.name, *file)
+            if not is_copy(self._directory.chief, file) and not brought.is_ours(outcome.host.name, file)
         ]
 
     def _gatherer(self, host: RunHost) -> HostGatherer:
         is_chief = host.name == self._chief and bool(self._names)
-        output = ChiefOutput(self._directory, host, self._names, self._say) if is_chief else None
+        output = ChiefOutput(self._directory, host, self._names, self._say)
+        look = partial(output.gather, final=False) if is_chief else _nothing
+        last_look = partial(output.gather, final=True) if is_chief else partial(_what_stays, host.output_dir)
+        logs = WorkerLogs(self._directory, host.run_dir, host.tasks)
         return HostGatherer(
             host,
             Conversation(partial(self._ask, host.name), self._numbers),
-            None if self._still_running else WorkerLogs(self._directory, host.run_dir, host.tasks),
-            output or OtherOutput(host.output_dir),
+            look,
             self._interval if is_chief else 0.0,
+            # The logs first: they are small, and tell what happened.
+            [look] if self._still_running else [logs.gather, last_look],
             complain=lambda trouble: self._say(retry_line(host.name, trouble, self._interval), error=True),
             refuse=partial(self._refuse, host.name),
             ended=self._one_ended,
@@ -212,3 +216,16 @@ class Gathering:
             is_over = self._finishing and not self._busy
         if is_over:
             self._ended()
+
+
+def _nothing(_: Conversation) -> Gathered:
+    return Gathered()
+
+
+def _what_stays(output_dir: str, conversation: Conversation) -> Gathered:
+    """What a host other than the chief's has in its output directory: the user is told of it."""
+    return Gathered(stays=lasting(conversation.list(output_dir, [EVERYTHING]).files.values()))
+
+
+def _newest_step(output_dir: str, conversation: Conversation) -> int | None:
+    return newest_step_among(conversation.list(output_dir, [EVERYTHING]).files.values())

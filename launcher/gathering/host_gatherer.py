@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
-from launcher.gathering.chief_directory import NoRoomError
-from launcher.gathering.chief_output import ChiefOutput
-from launcher.gathering.conversation import (
-    BrokenOffError,
-    Conversation,
-    Errand,
-    ErrandAskedError,
-    GivenUpError,
-    HostAwayError,
-    sense,
-)
+from launcher.gathering.conversation import BrokenOffError, Conversation, Errand, GivenUpError, HostAwayError
 from launcher.gathering.gathered import Gathered
-from launcher.gathering.other_output import OtherOutput
 from launcher.gathering.record import InUseError, in_turn
 from launcher.gathering.remote_files import RefusedError
-from launcher.gathering.worker_logs import WorkerLogs
 from launcher.run_directory.state import RunHost
+
+Look = Callable[[Conversation], Gathered]
+"""Bring what is new of one part of a host's files."""
 
 
 class NotOverError(Exception):
@@ -36,9 +28,9 @@ class HostGatherer:
         self,
         host: RunHost,
         conversation: Conversation,
-        logs: WorkerLogs | None,
-        output: ChiefOutput | OtherOutput,
+        look: Look,
         interval: float,
+        last_looks: Sequence[Look],
         complain: Callable[[Exception], None],
         refuse: Callable[[str], None],
         ended: Callable[[HostGatherer], None],
@@ -48,9 +40,9 @@ class HostGatherer:
         Args:
             host: from which files come.
             conversation: with its agent.
-            logs: of its workers; None: they go on being written.
-            output: its output directory.
-            interval: seconds between two looks while the run goes on; 0: there are none.
+            look: what is done while the run goes on.
+            interval: seconds between two of those; 0: there are none.
+            last_looks: what is done once the run has ended.
             complain: told why something could not be gathered while the run goes on.
             refuse: told why nothing is taken from this host any more: what it answers cannot be.
             ended: called, from the thread, when no more will come.
@@ -61,10 +53,14 @@ class HostGatherer:
         """What has been brought, once all is over."""
         self.trouble: Exception | None = NotOverError("gathering broke off")
         """Why not all has been brought; None: all has."""
-        self._logs = logs
-        self._output = output
+        self._look = look
         self._interval = interval
+        self._last_looks = [*last_looks]
+        self._errand: Errand[Any] | None = None
+        """What is done next."""
         self._complain = complain
+        self._complained: type[object] | None = None
+        """The kind of trouble that was told last: each is told once, until it is over."""
         self._refuse = refuse
         self._ended = ended
         self._finishing = threading.Event()
@@ -80,22 +76,22 @@ class HostGatherer:
         self._finishing.set()
         self.conversation.wake()
 
-    def errand(self, errand: Errand) -> None:
+    def do_first(self, errand: Errand[Any]) -> None:
         """Do this before anything else; a look that is under way is broken off, and goes on at that byte later."""
-        self.conversation.hear(ErrandAskedError(errand))
+        self.conversation.hear(BrokenOffError(errand))
         if self._is_over.is_set():
             self._drop_errands()
 
     def _drop_errands(self) -> None:
         for left in self.conversation.left_unheard():
-            if isinstance(left, ErrandAskedError):
-                left.errand.end(self.trouble)
+            if isinstance(left, BrokenOffError) and left.errand is not None:
+                left.errand.set_exception(self.trouble)
 
     def _run(self) -> None:
         try:
-            with sense():
-                self._look_now_and_then()
-                self._bring_all()
+            while self._goes_on():
+                pass
+            self.trouble = self.gathered.trouble
         except (HostAwayError, GivenUpError) as over:
             self.trouble = over
         except RefusedError as error:
@@ -107,43 +103,36 @@ class HostGatherer:
             self._drop_errands()
             self._ended(self)
 
-    def _look_now_and_then(self) -> None:
-        said: type[Exception] | None = None  # each kind of trouble once, until it is over
-        errand: Errand | None = None
-        while errand is not None or not self._finishing.is_set():
-            try:
-                if errand is not None:
-                    doing, errand = errand, None
-                    doing.run(self.conversation)
-                    continue
+    def _goes_on(self) -> bool:
+        """Do what is next; False: that was all."""
+        try:
+            if self._errand is not None:
+                errand, self._errand = self._errand, None
+                errand.run(self.conversation)
+            elif not self._finishing.is_set():
                 self.conversation.pause(self._interval or None)
-                trouble = None if self._finishing.is_set() else self._look()
-            except ErrandAskedError as asked:
-                errand = asked.errand
-                continue
-            except BrokenOffError:
-                continue  # the errand had just ended
-            if trouble is not None and type(trouble) is not said:
-                self._complain(trouble)
-            said = None if trouble is None else type(trouble)
+                if not self._finishing.is_set():
+                    self._look_once()
+            elif self._last_looks:
+                look = partial(self._last_looks[0], self.conversation)
+                self.gathered.add(_outcome(partial(in_turn, look, self.conversation.pause)))
+                del self._last_looks[0]
+            else:
+                return False
+        except BrokenOffError as broken_off:
+            self._errand = broken_off.errand
+        return True
 
-    def _look(self) -> Exception | None:
-        """Bring what is new; why not all of that has come."""
-        try:
-            return self._output.gather(self.conversation, final=False).trouble
-        except (InUseError, NoRoomError, OSError) as trouble:
-            return trouble
+    def _look_once(self) -> None:
+        trouble = _outcome(partial(self._look, self.conversation)).trouble
+        if trouble is not None and type(trouble) is not self._complained:
+            self._complain(trouble)
+        self._complained = type(trouble)
 
-    def _bring_all(self) -> None:
-        """The logs first: they are small, and tell what happened."""
-        trouble = self._bring(self._logs.gather) if self._logs is not None else None
-        final = self._logs is not None
-        self.trouble = self._bring(partial(self._output.gather, final=final)) or trouble or self.gathered.trouble
 
-    def _bring(self, gather: Callable[[Conversation], Gathered]) -> Exception | None:
-        """Bring one part; why it could not be brought as a whole."""
-        try:
-            self.gathered.add(in_turn(partial(gather, self.conversation), self.conversation.pause))
-        except (InUseError, NoRoomError, OSError) as trouble:
-            return trouble
-        return None
+def _outcome(look: Callable[[], Gathered]) -> Gathered:
+    """What a look brings; of one that fails as a whole, why."""
+    try:
+        return look()
+    except (InUseError, OSError) as trouble:
+        return Gathered(trouble=trouble)

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from launcher.errors import LaunchError
+from launcher.gathering.remote_files import RemoteFile
 from launcher.run_directory.hold import NO_LOCKS
 from launcher.run_directory.whole_files import write_all, write_whole
 
@@ -25,15 +26,6 @@ LOOK = 0.2
 Result = TypeVar("Result")
 SPARE_LINES = 1000
 """Lines that count no more, above which the file is written anew."""
-
-
-class Entry(NamedTuple):
-    """A gathered file, as it was on its host."""
-
-    size: int
-    """Bytes."""
-    mtime_ns: int
-    sha256: str
 
 
 class InUseError(Exception):
@@ -52,8 +44,9 @@ class Record:
         """
         self._path = path
         self._fd = _locked(path)
-        self._entries: dict[str, Entry] = {}
-        self.entries: Mapping[str, Entry] = MappingProxyType(self._entries)
+        self._files: dict[str, RemoteFile] = {}
+        self.files: Mapping[str, RemoteFile] = MappingProxyType(self._files)
+        """By path."""
         self._lines = 0
         try:
             self._read()
@@ -61,14 +54,14 @@ class Record:
             os.close(self._fd)
             raise
 
-    def put(self, path: str, entry: Entry) -> None:
-        """Note that a file is about to be put in place.
+    def put(self, file: RemoteFile) -> None:
+        """Note that a file, with its SHA-256, is about to be put in place.
 
         Raises:
             OSError: it cannot be written down.
         """
-        self._append(_line(path, entry))
-        self._entries[path] = entry
+        self._append(_line(file._asdict()))
+        self._files[file.path] = file
 
     def drop(self, path: str) -> None:
         """Note that a file has been removed.
@@ -76,14 +69,14 @@ class Record:
         Raises:
             OSError: it cannot be written down.
         """
-        self._append(_line(path, None))
-        self._entries.pop(path, None)
+        self._append(_line({"path": path}))
+        self._files.pop(path, None)
 
     def close(self) -> None:
         """Close it, so that another launcher can open it."""
-        if self._lines > len(self._entries) + SPARE_LINES:
+        if self._lines > len(self._files) + SPARE_LINES:
             with contextlib.suppress(LaunchError):  # a full disk: the long file says the same
-                write_whole(self._path, b"".join(_line(*each) for each in self._entries.items()))
+                write_whole(self._path, b"".join(_line(file._asdict()) for file in self._files.values()))
         os.close(self._fd)
 
     def _append(self, line: bytes) -> None:
@@ -104,14 +97,14 @@ class Record:
 
     def _note(self, line: bytes) -> None:
         try:
-            told: dict[str, Any] = json.loads(line)
-            path = told.pop("path")
-            if told:
-                self._entries[path] = Entry(**told)
-            else:
-                self._entries.pop(path, None)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            told = json.loads(line)
+        except ValueError:
             return  # the line that was being written when a disk was full, or when the power went
+        match told:
+            case {"path": str(path), "size": int(size), "mtime_ns": int(mtime_ns), "sha256": str(sha256)}:
+                self._files[path] = RemoteFile(path, size, mtime_ns, sha256)
+            case {"path": str(path), **others} if not others:
+                self._files.pop(path, None)
 
 
 def in_turn(step: Callable[[], Result], pause: Callable[[float], object]) -> Result:
@@ -132,9 +125,9 @@ def in_turn(step: Callable[[], Result], pause: Callable[[float], object]) -> Res
         pause(LOOK)
 
 
-def _line(path: str, entry: Entry | None) -> bytes:
-    """One line of the file; without an entry: the file is gone."""
-    return json.dumps({"path": path, **(entry._asdict() if entry else {})}, separators=(",", ":")).encode() + b"\n"
+def _line(told: Mapping[str, object]) -> bytes:
+    """One line of the file. The path alone: the file is gone."""
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
 
 
 def _locked(path: Path) -> int:

@@ -44,6 +44,13 @@ class RemoteFile(NamedTuple):
     """Bytes."""
     mtime_ns: int
     """By the clock of the host."""
+    sha256: str = ""
+    """Of its content, once that has come: a list does not tell it."""
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """What a file that has changed does not keep: its size and its time."""
+        return self.size, self.mtime_ns
 
     @property
     def directory(self) -> str:

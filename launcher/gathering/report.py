@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from launcher.gathering.chief_directory import DISK_FULL, NoRoomError
+from launcher.gathering.chief_directory import is_of_full_disk
 from launcher.gathering.conversation import GivenUpError, HostAwayError
-from launcher.gathering.gathered import Gathered
+from launcher.gathering.gathered import Batch, Gathered
 from launcher.gathering.record import InUseError
 from launcher.gathering.remote_files import RemoteFile, readable
-from launcher.gathering.selection import Batch
 from launcher.on_host.agent.files import EVERYTHING
 from launcher.run_directory.chief_files import summary
 from launcher.run_directory.state import RunHost
@@ -71,8 +70,7 @@ def trouble_lines(host: RunHost, names: Sequence[str], trouble: Exception, again
             return f"{what} were not all brought from {host.name}. {stays}\n  to bring the rest: {again}"
         case InUseError():
             return f"{host.name}: another launcher is bringing the files of this run.\n  if it fails: {again}"
-    full = isinstance(trouble, NoRoomError) or (isinstance(trouble, OSError) and trouble.errno in DISK_FULL)
-    remedy = "make room" if full else "put that right"
+    remedy = "make room" if is_of_full_disk(trouble) else "put that right"
     return f"{what} could not all be brought from {host.name}: {_reason(trouble)}. {stays}\n  {remedy}, then: {again}"
 
 

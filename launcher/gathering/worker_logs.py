@@ -11,9 +11,8 @@ from pathlib import Path
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.chief_directory import forbidden
 from launcher.gathering.conversation import Conversation
-from launcher.gathering.gathered import Gathered
+from launcher.gathering.gathered import Batch, Gathered
 from launcher.gathering.remote_files import RemoteFile
-from launcher.gathering.selection import Batch
 from launcher.on_host.agent.log import TRUNCATED
 from launcher.run_directory.directory import RunDirectory
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from launcher.errors import HostError
 from launcher.gathering.conversation import Conversation, Kind, expected
-from launcher.gathering.remote_files import readable
+from launcher.gathering.remote_files import RemoteFile, readable
 from launcher.on_host.agent.messages import (
     BeginDelivery,
-    Command,
     DeliverPiece,
     DeliveryPlaced,
     DeliveryReady,
@@ -41,13 +40,11 @@ _REMEDIES = {
 class Delivery:
     """Files sent to one host, by the thread that talks to it."""
 
-    def __init__(self, host: RunHost, conversation: Conversation, send: Callable[[Command], None]) -> None:
-        """`send`: tells the agent what to do."""
+    def __init__(self, host: RunHost, conversation: Conversation) -> None:
         self._host = host
         self._conversation = conversation
-        self._send = send
         self._number = conversation.new_number()
-        self._outgoing = Outgoing(send, lambda: self._answer(PieceDelivered))
+        self._outgoing = Outgoing(conversation.ask, lambda: self._answer(PieceDelivered))
 
     def bring(self, parcels: Sequence[Parcel], moved: Callable[[int], None]) -> None:
         """Send all of them, and have them put in place in this order. `moved` is told of the bytes that have gone.
@@ -60,26 +57,25 @@ class Delivery:
         try:
             self._bring(parcels, moved)
         except BaseException:
-            self._send(DropDelivery(self._number))
+            self._conversation.ask(DropDelivery(self._number))
             raise
 
     def _bring(self, parcels: Sequence[Parcel], moved: Callable[[int], None]) -> None:
-        self._send(BeginDelivery(self._number, self._host.output_dir, staging(self._host)))
+        self._conversation.ask(BeginDelivery(self._number, self._host.output_dir, staging(self._host)))
         self._check_room(sum(parcel.file.size for parcel in parcels), self._answer(DeliveryReady).free)
-        digests = [self._send_file(number, parcel, moved) for number, parcel in enumerate(parcels)]
+        sent = [self._send_file(number, parcel, moved) for number, parcel in enumerate(parcels)]
         self._outgoing.drain()
-        files = [(*each.file, digest) for each, digest in zip(parcels, digests, strict=True)]
-        self._send(PlaceDelivery(self._number, files))
+        self._conversation.ask(PlaceDelivery(self._number, [*sent]))
         self._answer(DeliveryPlaced)
 
-    def _send_file(self, number: int, parcel: Parcel, moved: Callable[[int], None]) -> str:
+    def _send_file(self, number: int, parcel: Parcel, moved: Callable[[int], None]) -> RemoteFile:
         digest = hashlib.sha256()
         with contextlib.closing(pieces(parcel.content)) as coming:
             for piece in coming:
                 self._outgoing.send(DeliverPiece(self._number, number, parcel.file.path, piece), len(piece))
                 digest.update(piece)
                 moved(len(piece))
-        return digest.hexdigest()
+        return parcel.file._replace(sha256=digest.hexdigest())
 
     def _answer(self, kind: type[Kind]) -> Kind:
         answer = self._conversation.answer(self._number)

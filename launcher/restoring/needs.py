@@ -6,14 +6,14 @@ Of each series of checkpoints only the newest complete one counts. A series is w
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from launcher.gathering.checkpoints import checkpoints_among, prefix_of
+from launcher.gathering.checkpoints import checkpoints_among, is_of_one_save, prefix_of
+from launcher.gathering.file_kinds import grows, lasting
+from launcher.gathering.gathered import Batch
 from launcher.gathering.remote_files import RemoteFile
-from launcher.gathering.selection import Batch, grows, is_cache, is_temporary
 
 LARGEST_OTHER = 16 << 20
 """Bytes of a file that is no checkpoint that anybody knows, at most: what a program notes for itself is small."""
@@ -25,13 +25,6 @@ _SHARDED_WEIGHTS = re.compile(r"(?s)(.*)\.weights\.json")
 _SHARD_OF_WEIGHTS = re.compile(r"(?s)(.*)_\d{5}\.weights\.h5")
 _DIRECTORY_MARKS = ("saved_model.pb", "_CHECKPOINT_METADATA")
 """A file that makes the directory a checkpoint as a whole: of Keras 2 (a SavedModel), of Orbax."""
-
-
-class Place(enum.Enum):
-    """Where the newest checkpoint is."""
-
-    CHIEF = "on the chief's host"
-    HERE = "on this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +60,7 @@ def needs_of(files: Iterable[RemoteFile], named: Iterable[str] = ()) -> Needs:
         files: all that are there.
         named: prefixes that files called `checkpoint` name: each is needed, too, if it is complete.
     """
-    left = {file.path: file for file in files if not is_temporary(file.path) and not is_cache(file.path)}
+    left = {file.path: file for file in lasting(files)}
     state_files = tuple(file for file in left.values() if file.is_state)
     directories = [*_taken(_whole_directories(left), left)]
     checkpoints = [*_taken(_tensorflow(left), left)]
@@ -78,14 +71,12 @@ def needs_of(files: Iterable[RemoteFile], named: Iterable[str] = ()) -> Needs:
     return Needs(tuple(dict.fromkeys([*wanted, *newest])), state_files, tuple(_small(loose)))
 
 
-def newer(chief: Needs, here: Needs, *, intact: bool) -> Place:
-    """Where to start from. Both clocks are the chief's: what was gathered has the time that it had there.
+def is_newer_here(chief: Needs, here: Needs, *, intact: bool) -> bool:
+    """Whether to start from what this machine has. Both clocks are the chief's: what was gathered has its time.
 
     `intact`: the chief's host was there all the time. What it has no more was removed on purpose, by the program.
     """
-    if intact and chief.checkpoints:
-        return Place.CHIEF
-    return Place.CHIEF if chief.age >= here.age else Place.HERE
+    return chief.age < here.age and not (intact and chief.checkpoints)
 
 
 def series(name: str) -> str:
@@ -119,8 +110,8 @@ def _whole_directories(files: Mapping[str, RemoteFile]) -> Iterator[Batch]:
 def _tensorflow(files: Mapping[str, RemoteFile]) -> Iterator[Batch]:
     """The complete ones. An index that is older than its data is half of a save that was cut short."""
     for each in checkpoints_among(files.values()).values():
-        if each.complete and each.consistent:
-            yield Batch(each.prefix, each.files, is_checkpoint=True)
+        if not each.missing and is_of_one_save(each):
+            yield each
 
 
 def _keras(files: Mapping[str, RemoteFile]) -> Iterator[Batch]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from launcher.gathering.gathered import Batch
 from launcher.gathering.remote_files import RemoteFile
-from launcher.gathering.selection import Batch
 from launcher.gathering.state_file import STATE_FILE, naming, newest_named, portable
 from launcher.restoring.needs import Needs, series
 from launcher.run_directory.whole_files import shown
@@ -21,10 +21,8 @@ class Parcel:
     file: RemoteFile
     content: Path | bytes
     """The file here that holds it, or what it is to hold."""
-    batch: str
-    """What it is a part of, as a person calls it."""
-    is_checkpoint: bool
-    """It has to be as the chief has it; else the host's own wins."""
+    batch: Batch
+    """What it is a part of. A checkpoint has to be as the chief has it; of anything else the host's own wins."""
 
 
 def parcels(directory: Path, needs: Needs, *, newest: bool) -> list[Parcel]:
@@ -36,7 +34,7 @@ def parcels(directory: Path, needs: Needs, *, newest: bool) -> list[Parcel]:
         newest: have TensorFlow's `checkpoint` name the newest one that is here: what named it was lost with its host.
     """
     packed = [
-        Parcel(file, directory / file.path, batch.name, batch.is_checkpoint)
+        Parcel(file, directory / file.path, batch)
         for batch in (*needs.others, *needs.checkpoints)
         for file in batch.files
     ]
@@ -54,7 +52,8 @@ def _state_parcel(directory: Path, place: str, file: RemoteFile | None, needs: N
     if needs is not None and (batch := newest_in(place, needs, newest_named(content, place, "/"))):
         content = naming(content, PurePosixPath(batch.name).name)
         mtime_ns = max(mtime_ns, batch.mtime_ns)
-    return Parcel(RemoteFile(path, len(content), mtime_ns), content, path, is_checkpoint=True)
+    state = RemoteFile(path, len(content), mtime_ns)
+    return Parcel(state, content, Batch(path, (state,), is_checkpoint=True))
 
 
 def newest_in(place: str, needs: Needs, named: str | None) -> Batch | None:
@@ -72,27 +71,27 @@ def _directories(needs: Needs) -> Iterator[str]:
 
 
 def wanted_on(
-    there: Mapping[str, RemoteFile], every: Sequence[Parcel], is_ours: Callable[[str, int, int], bool]
+    there: Mapping[str, RemoteFile], every: Sequence[Parcel], is_ours: Callable[[RemoteFile], bool]
 ) -> list[Parcel]:
     """What a host lacks: by path, size and time of modification.
 
     Args:
         there: what it has.
         every: what it needs.
-        is_ours: whether a file that it has (path, bytes, ns) was brought there, and not made there.
+        is_ours: whether a file that it has was brought there, and not made there.
     """
     return [each for each in every if _is_wanted(there.get(each.file.path), each, is_ours)]
 
 
-def _is_wanted(found: RemoteFile | None, parcel: Parcel, is_ours: Callable[[str, int, int], bool]) -> bool:
+def _is_wanted(found: RemoteFile | None, parcel: Parcel, is_ours: Callable[[RemoteFile], bool]) -> bool:
     if found is None:
         return True
-    return found != parcel.file and (parcel.is_checkpoint or is_ours(*found))
+    return found != parcel.file and (parcel.batch.is_checkpoint or is_ours(found))
 
 
 def brought_line(host: str, parcels: Sequence[Parcel]) -> str:
     size = exact_size(sum(each.file.size for each in parcels))
-    checkpoints = [each.batch for each in parcels if each.is_checkpoint and isinstance(each.content, Path)]
+    checkpoints = [each.batch.name for each in parcels if each.batch.is_checkpoint and isinstance(each.content, Path)]
     names = list(dict.fromkeys(checkpoints))
     if not names:
         return f"{host}: brought {counted(len(parcels), 'file')} of the chief's ({size})"

@@ -6,11 +6,13 @@ that gather from the hosts (`launcher.gathering`) do it, errand by errand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 from launcher.cluster.defaults import LOCALHOST
 from launcher.errors import HostError
+from launcher.gathering.brought import Brought
 from launcher.gathering.chief_directory import NoRoomError
 from launcher.gathering.chief_output import LONG, ChiefOutput, NotBroughtError
 from launcher.gathering.conversation import Conversation, Errand, HostAwayError
@@ -19,11 +21,9 @@ from launcher.gathering.record import InUseError, in_turn
 from launcher.gathering.remote_files import RefusedError, RemoteFile
 from launcher.gathering.state_file import newest_named
 from launcher.on_host.agent.files import EVERYTHING, walk
-from launcher.on_host.agent.messages import Command
 from launcher.restoring.delivery import Delivery
-from launcher.restoring.needs import Needs, Place, lacking, needs_of, newer
+from launcher.restoring.needs import Needs, is_newer_here, lacking, needs_of
 from launcher.restoring.parcels import Parcel, brought_line, parcels, wanted_on
-from launcher.run_directory.brought import Brought
 from launcher.run_directory.chief_files import unread
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
@@ -31,87 +31,66 @@ from launcher.run_directory.whole_files import relative
 from launcher.transfer.under_way import UnderWay
 from launcher.wording import exact_size
 
-Deliver = Callable[[str, Command], None]
-"""Tell the agent of a host what to do."""
+Result = TypeVar("Result")
+Phases = Generator[Sequence[Errand[Any]], None, Result]
+Files = Mapping[str, RemoteFile]
+"""What a host has in its output directory, by path."""
 
 
 class Restoring:
     """Before one attempt. Errands are under way between its phases, and whoever goes through them waits for these."""
 
     def __init__(
-        self,
-        directory: RunDirectory,
-        hosts: Sequence[RunHost],
-        gathering: Gathering,
-        deliver: Deliver,
-        say: Say,
-        *,
-        intact: bool,
+        self, directory: RunDirectory, hosts: Sequence[RunHost], gathering: Gathering, say: Say, *, intact: bool
     ) -> None:
         """Nothing is asked yet. `intact`: the chief's host was there all the time since the last attempt."""
         self._directory = directory
         self._intact = intact
         self._chief = chief_host(hosts)
         self._remote = [host for host in hosts if host.name != LOCALHOST]
-        self._gathering = gathering
-        self._deliver = deliver
-        self._say = say
         self._has_local = len(self._remote) < len(hosts)
-        self._there: dict[str, Mapping[str, RemoteFile]] = {}
-        """What each host has, by path."""
-        self._brought = Brought(directory.brought_file)
+        self._gathering = gathering
+        self._say = say
 
-    def phases(self) -> Iterator[Sequence[Errand]]:
+    def phases(self) -> Phases[None]:
         """Yield errands that must all be over before the next ones are asked for.
 
         Raises:
             HostError: a host cannot give, or take, what is needed.
         """
-        yield from self._together(self._remote, self._list)
+        there = yield from self._together(self._remote, _files_of)
         here = self._needs_here()
         if self._chief.name == LOCALHOST:
-            yield from self._to(self._remote, here)
-        elif newer(needs_of(self._there[self._chief.name].values()), here, intact=self._intact) is Place.HERE:
-            yield from self._to(self._remote, here, newest=True)
+            yield from self._bring(here, there)
+        elif is_newer_here(needs_of(there[self._chief.name].values()), here, intact=self._intact):
+            yield from self._bring(here, there, newest=True)
         else:
-            yield from self._from_the_chiefs_host()
+            yield from self._bring_from_chief(there)
 
-    def _from_the_chiefs_host(self) -> Iterator[Sequence[Errand]]:
-        others = [host for host in self._remote if host is not self._chief]
-        files = self._there[self._chief.name].values()
+    def _bring_from_chief(self, there: Mapping[str, Files]) -> Phases[None]:
+        files = there[self._chief.name].values()
+        others = {name: files for name, files in there.items() if name != self._chief.name}
         needs = needs_of(files)
-        if not self._has_local and not any(lacking(needs.files, self._there[host.name]) for host in others):
+        if not self._has_local and not any(lacking(needs.files, each) for each in others.values()):
             return
-        named: set[str] = set()
-        yield from self._together([self._chief], partial(self._read_names, needs.state_files, named))
-        needs = needs_of(files, named)
+        named = yield from self._together([self._chief], partial(self._read_names, needs.state_files))
+        needs = needs_of(files, named[self._chief.name])
         yield from self._together([self._chief], partial(self._fetch, {file.path for file in needs.files}))
-        yield from self._to(others, needs)
+        yield from self._bring(needs, others)
 
-    def _to(self, hosts: Sequence[RunHost], needs: Needs, *, newest: bool = False) -> Iterator[Sequence[Errand]]:
+    def _bring(self, needs: Needs, there: Mapping[str, Files], *, newest: bool = False) -> Phases[None]:
+        """Bring what is needed from this machine to the hosts that have these files."""
         every = parcels(self._directory.chief, needs, newest=newest)
-        sent: dict[str, list[Parcel]] = {}
-        for host in hosts:
-            is_ours = partial(self._brought.is_ours, host.name)
-            wanted = wanted_on(self._there[host.name], every, is_ours)
-            if wanted:
-                sent[host.name] = wanted
-                self._brought.add(host.name, (each.file for each in wanted))
-        yield from self._together(
-            [host for host in hosts if host.name in sent],
-            lambda host, conversation: self._bring(host, conversation, sent[host.name]),
-        )
+        brought = Brought(self._directory.brought_file)
+        lacked = {name: wanted_on(files, every, partial(brought.is_ours, name)) for name, files in there.items()}
+        takers = [host for host in self._remote if lacked.get(host.name)]
+        for host in takers:
+            brought.add(host.name, (each.file for each in lacked[host.name]))
+        yield from self._together(takers, lambda host, talk: self._deliver(lacked[host.name], host, talk))
 
     # ---- errands, done by the thread that talks to the host
-    def _list(self, host: RunHost, conversation: Conversation) -> None:
-        self._there[host.name] = conversation.list(host.output_dir, [EVERYTHING]).files
-
-    def _read_names(
-        self, state_files: Sequence[RemoteFile], named: set[str], host: RunHost, conversation: Conversation
-    ) -> None:
-        contents: dict[str, bytes] = {}
-        self._output(host).read_small(conversation, state_files, into=contents)
-        named |= names_in(contents, host.output_dir)
+    def _read_names(self, state_files: Sequence[RemoteFile], host: RunHost, conversation: Conversation) -> set[str]:
+        return names_in(self._output(host).read_small(conversation, state_files), host.output_dir)
 
     def _fetch(self, paths: Collection[str], host: RunHost, conversation: Conversation) -> None:
         in_turn(partial(self._output(host).bring, conversation, paths), conversation.pause)
@@ -119,34 +98,35 @@ class Restoring:
     def _output(self, host: RunHost) -> ChiefOutput:
         return ChiefOutput(self._directory, host, (EVERYTHING,), self._say)
 
-    def _bring(self, host: RunHost, conversation: Conversation, lacking: Sequence[Parcel]) -> None:
-        size = sum(each.file.size for each in lacking)
+    def _deliver(self, lacked: Sequence[Parcel], host: RunHost, conversation: Conversation) -> None:
+        size = sum(each.file.size for each in lacked)
         if size >= LONG:
             self._say(f"{host.name}: bringing the newest checkpoint ({exact_size(size)})")
         under_way = UnderWay(f"{host.name}: bringing the newest checkpoint", size, self._say)
-        Delivery(host, conversation, partial(self._deliver, host.name)).bring(lacking, under_way.moved)
+        Delivery(host, conversation).bring(lacked, under_way.moved)
         if host is self._chief:
-            in_turn(lambda: self._output(host).adopt(each.file for each in lacking), conversation.pause)
-        self._say(brought_line(host.name, lacking))
+            in_turn(lambda: self._output(host).adopt(each.file for each in lacked), conversation.pause)
+        self._say(brought_line(host.name, lacked))
 
     def _together(
-        self, hosts: Sequence[RunHost], do: Callable[[RunHost, Conversation], None]
-    ) -> Iterator[Sequence[Errand]]:
-        """One errand a host.
+        self, hosts: Sequence[RunHost], do: Callable[[RunHost, Conversation], Result]
+    ) -> Phases[dict[str, Result]]:
+        """One errand a host; what came of each, by its name.
 
         Raises:
             HostError: one of them could not be done.
         """
-        errands = [self._gathering.errand(host.name, partial(do, host)) for host in hosts]
-        yield errands
+        errands = {host.name: self._gathering.errand(host.name, partial(do, host)) for host in hosts}
+        yield list(errands.values())
         lost = self._gathering.losses
         troubles = [
-            trouble(host, each.trouble, lost.get(host.name, "its agent has gone"))
-            for host, each in zip(hosts, errands, strict=True)
-            if each.trouble
+            trouble(host, error, lost.get(host.name, "its agent has gone"))
+            for host in hosts
+            if (error := errands[host.name].exception())
         ]
         if troubles:
             raise HostError("\n".join(troubles))
+        return {name: errand.result() for name, errand in errands.items()}
 
     # ---- what is where
     def _needs_here(self) -> Needs:
@@ -164,13 +144,17 @@ class Restoring:
         return needs_of(files, names_in(contents, str(root)))
 
 
+def _files_of(host: RunHost, conversation: Conversation) -> Files:
+    return conversation.list(host.output_dir, [EVERYTHING]).files
+
+
 def names_in(contents: Mapping[str, bytes], root: str) -> set[str]:
     """The prefixes that files called `checkpoint` name. `contents`: by path below `root`."""
     named = (newest_named(content, path.rpartition("/")[0], root) for path, content in contents.items())
     return {prefix for prefix in named if prefix is not None}
 
 
-def trouble(host: RunHost, error: Exception, loss: str) -> str:
+def trouble(host: RunHost, error: BaseException, loss: str) -> str:
     """Why what a restart needs cannot be brought, for the user. `loss`: why the host is away, if it is."""
     match error:
         case HostError():

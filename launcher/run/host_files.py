@@ -90,10 +90,10 @@ class HostFiles:
             return
         from launcher.restoring.restoring import Restoring
 
-        restoring = Restoring(self._directory, run_hosts, gathering, self._hosts.send, self._say, intact=self._intact)
+        restoring = Restoring(self._directory, run_hosts, gathering, self._say, intact=self._intact)
         try:
             for errands in restoring.phases():
-                self._await(lambda asked=errands: all(each.is_over for each in asked))  # type: ignore[misc]
+                self._await(lambda asked=errands: all(each.done() for each in asked))  # type: ignore[misc]
         except StopRequestedError:
             gathering.break_off_errands()
             raise
@@ -108,10 +108,10 @@ class HostFiles:
         steps = [newest_step(self._directory.chief)]
         if self._gathering is not None:
             asked = self._gathering.ask_newest_step()
-            for event in self._attend(STEP_PATIENCE, lambda: asked.is_over):
+            for event in self._attend(STEP_PATIENCE, asked.done):
                 if isinstance(event, events.HostLost):
                     self._say(f"{event.host} was lost: {event.reason}", error=True)
-            steps.append(asked.step)
+            steps.append(asked.result() if asked.done() and not asked.exception() else None)
         return max((step for step in steps if step is not None), default=None)
 
     def gather_the_rest(self) -> int:

@@ -308,8 +308,8 @@ def test_a_look_that_is_under_way_is_broken_off_for_it(made: Made) -> None:
     errand = hosts.gathering.errand("gpu-0", lambda _: was_there.append((hosts.here / "predictions.npy").exists()))
     goes_on.set()
 
-    await_true(lambda: errand.is_over, "the errand is done")
-    assert (was_there, errand.trouble) == ([False], None)
+    errand.result(60)
+    assert was_there == [False]
     await_true(lambda: contents(hosts.here) == hosts.there(0), "the look goes on")
 
 
@@ -319,5 +319,4 @@ def test_an_errand_on_a_host_that_is_lost_is_over_at_once(made: Made) -> None:
     await_true(lambda: "gpu-1" in hosts.gathering.losses, "the loss is heard of")
     errand = hosts.gathering.errand("gpu-1", lambda _: None)
 
-    await_true(lambda: errand.is_over, "the errand is over")
-    assert isinstance(errand.trouble, HostAwayError)
+    assert isinstance(errand.exception(60), HostAwayError)

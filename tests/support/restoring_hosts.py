@@ -15,7 +15,15 @@ from launcher.hosts.access import Access
 from launcher.hosts.connection import Connection
 from launcher.hosts.inbox import Inbox, receive
 from launcher.hosts.transport import agent_argv
-from launcher.on_host.agent.messages import Command, FilesArrived, Hello
+from launcher.on_host.agent.messages import (
+    BeginDelivery,
+    Command,
+    DeliverPiece,
+    DropDelivery,
+    FilesArrived,
+    Hello,
+    PlaceDelivery,
+)
 from launcher.restoring.restoring import Restoring
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
@@ -77,6 +85,9 @@ class RestoringHosts:
         self._connections[f"gpu-{number}"].give_up("the link is cut")
 
     def _ask(self, host: str, command: Command) -> None:
+        if isinstance(command, BeginDelivery | DeliverPiece | PlaceDelivery | DropDelivery):
+            self._deliver(host, command)
+            return
         if isinstance(command, FilesArrived):
             self.on_piece()
         self._connections[host].send(command)
@@ -104,10 +115,10 @@ class RestoringHosts:
     # ---- before the next attempt
     def restore(self, *, intact: bool = False) -> None:
         """All phases, to their end. Raises what `Restoring.phases` does."""
-        restoring = Restoring(self.run, self.all, self.gathering, self._deliver, self._say, intact=intact)
+        restoring = Restoring(self.run, self.all, self.gathering, self._say, intact=intact)
         for errands in restoring.phases():
             with self._heard:
-                assert self._heard.wait_for(lambda asked=errands: all(each.is_over for each in asked), timeout=60)  # type: ignore[misc]
+                assert self._heard.wait_for(lambda asked=errands: all(each.done() for each in asked), timeout=60)  # type: ignore[misc]
 
     # ---- what is where
     def output(self, number: int) -> Path:

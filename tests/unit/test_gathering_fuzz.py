@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.gathering import remote_files
-from launcher.gathering.checkpoints import checkpoints_among
-from launcher.gathering.newest_step import newest_step_among
-from launcher.gathering.record import Entry
+from launcher.gathering.checkpoints import checkpoints_among, newest_step_among
 from launcher.gathering.remote_files import (
     LARGEST_SIZE,
     LONGEST_NAME,
@@ -27,7 +25,7 @@ from launcher.gathering.report import left_line
 from launcher.gathering.selection import outdated, select
 from launcher.gathering.state_file import newest_named, portable
 from launcher.on_host.agent.messages import FilesListed
-from launcher.restoring.needs import needs_of, newer
+from launcher.restoring.needs import is_newer_here, needs_of
 from launcher.run_directory.state import RunHost
 
 HOST = RunHost("gpu-a", ("worker-0",), "/run", "/run/output")
@@ -36,7 +34,10 @@ PART = st.sampled_from(
     ["a", "b", "ckpt", "step-5", "..", ".", "", "checkpoint", "n" * 255, "n" * 256, "\ud800", "\udcff", "\0", "\n"]
 )
 ENDING = st.sampled_from(
-    ["", "", "\n", ".index", ".data-00000-of-00001", ".data-00001-of-00002", f".data-00000-of-{'9' * 20}", ".keras"]
+    [
+        *["", "", "\n", ".index", ".keras"],
+        *[".data-00000-of-00001", ".data-00001-of-00002", ".data-00002-of-00002", f".data-00000-of-{'9' * 20}"],
+    ]
 )
 PATH = st.builds(lambda parts, ending: "/".join(parts) + ending, st.lists(PART, max_size=4), ENDING) | st.text(
     max_size=20
@@ -65,7 +66,7 @@ def listed(parts: list[Any], clock: Any, names: list[str]) -> Listing | None:
     return found
 
 
-def see_that_all_is_well(found: Listing, names: list[str], known: Mapping[str, Entry]) -> None:
+def see_that_all_is_well(found: Listing, names: list[str], known: Mapping[str, RemoteFile]) -> None:
     for path, file in found.files.items():
         assert path == file.path
         assert 0 <= file.size <= LARGEST_SIZE
@@ -80,18 +81,18 @@ def see_that_all_is_well(found: Listing, names: list[str], known: Mapping[str, E
         chosen = [file for batch in selection.wanted for file in batch.files]
         assert len(chosen) == len(set(chosen))
         assert set(chosen) <= set(found.files.values())
-        assert not {"\n", "\x1b", "\x9b"} & set(left_line(HOST, selection.waiting))
+        assert not {"\n", "\x1b", "\x9b"} & set(left_line(HOST, selection.left))
     assert set(outdated(found, lambda _: True, known)) <= known.keys() - found.files.keys()
     needs = needs_of(found.files.values())
     assert len(needs.files) == len(set(needs.files))
-    newer(needs, needs, intact=False)
+    assert not is_newer_here(needs, needs, intact=False)
 
 
 @given(st.lists(LISTED, max_size=3), st.integers(-(2**70), 2**70), NAMES, st.sets(PATH, max_size=4))
 def test_what_is_chosen_lies_in_the_directory_and_is_chosen_once(
     parts: list[Any], clock: int, names: list[str], before: set[str]
 ) -> None:
-    known = {path: Entry(1, 1, "") for path in before}
+    known = {path: RemoteFile(path, 1, 1) for path in before}
     found = listed(parts, clock, names)
     if found is not None:
         see_that_all_is_well(found, names, known)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.launching import await_true
 
-from launcher.gathering.conversation import ANSWER_COST, MOST_UNHEARD, Conversation, HostAwayError
+from launcher.gathering.conversation import ANSWER_COST, MOST_UNHEARD, BrokenOffError, Conversation, HostAwayError
 from launcher.gathering.gathering import Gathering
 from launcher.gathering.host_gatherer import HostGatherer
 from launcher.gathering.record import Record, in_turn
@@ -272,11 +273,11 @@ def test_the_newest_step_is_asked_for_before_everything_else(tmp_path: Path) -> 
     played.begin(CHIEF)
     assert looking.wait(PATIENCE)
     step = played.gathering.ask_newest_step()
-    assert not step.is_over
+    assert not step.done()
     asked.set()
 
     assert played.over.wait(PATIENCE)
-    assert (step.is_over, step.step) == (True, 7)
+    assert step.result(PATIENCE) == 7
 
 
 def test_an_errand_that_takes_too_long_is_broken_off_for_the_next(tmp_path: Path) -> None:
@@ -287,7 +288,27 @@ def test_an_errand_that_takes_too_long_is_broken_off_for_the_next(tmp_path: Path
     played.gathering.errand(CHIEF.name, lambda _: done.set())
 
     assert done.wait(PATIENCE)
-    assert (step.is_over, step.step) == (True, None)
+    assert isinstance(step.exception(PATIENCE), BrokenOffError)
+
+
+def test_what_is_broken_off_or_asked_once_the_run_has_ended_costs_no_file(tmp_path: Path) -> None:
+    done = threading.Event()
+
+    def answer(host: str, asked: Command) -> Iterator[Event]:
+        if len(played.roots()) == 1:
+            played.gathering.break_off_errands()
+        elif len(played.roots()) == 2:
+            played.gathering.errand(CHIEF.name, lambda _: done.set())
+        yield from empty(host, asked)
+
+    played = Played(tmp_path, answer)
+    played.begin(CHIEF)
+    played.gathering.finish()
+    await_true(lambda: played.gathering.is_over, "all is over")
+
+    assert played.gathering.tell("again")
+    assert done.is_set()
+    assert played.roots() == [*[("gpu-a", "/a/run")] * 3, ("gpu-a", "/a/run/output")]
 
 
 @pytest.mark.parametrize("hosts", [(), (LOCAL,), (LOCAL, OTHER)])
@@ -295,7 +316,7 @@ def test_nobody_else_is_asked_for_the_newest_step(tmp_path: Path, hosts: tuple[R
     played = Played(tmp_path)
     played.begin(*hosts)
 
-    assert played.gathering.ask_newest_step().is_over
+    assert played.gathering.ask_newest_step().result(0) is None
     assert played.asked == []
 
 
@@ -306,8 +327,8 @@ def test_a_lost_host_does_not_tell_the_newest_step(tmp_path: Path) -> None:
     played.gathering.hear(HostLost("gpu-a", "the link is cut"))
 
     assert played.over.wait(PATIENCE)
-    assert step.is_over
-    assert played.gathering.ask_newest_step().is_over
+    assert isinstance(step.exception(0), HostAwayError)
+    assert isinstance(played.gathering.ask_newest_step().exception(0), HostAwayError)
 
 
 # ---- what nobody waits for

@@ -13,27 +13,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.gathering.arrival import Arrival
-from launcher.gathering.record import SPARE_LINES, Entry, InUseError, Record
+from launcher.gathering.record import SPARE_LINES, InUseError, Record
 from launcher.gathering.remote_files import RemoteFile
 
-ONE, TWO = Entry(1, 2, "ab"), Entry(3, 4, "cd")
+
+def one(path: str) -> RemoteFile:
+    return RemoteFile(path, 1, 2, "ab")
 
 
-def entries(path: Path) -> dict[str, Entry]:
+def two(path: str) -> RemoteFile:
+    return RemoteFile(path, 3, 4, "cd")
+
+
+def known(path: Path) -> dict[str, RemoteFile]:
     with closing(Record(path)) as record:
-        return dict(record.entries)
+        return dict(record.files)
 
 
 def test_what_was_put_is_known_again(tmp_path: Path) -> None:
     with closing(Record(tmp_path / "gathered.jsonl")) as record:
-        record.put("a", ONE)
-        record.put("new\nline", ONE)
-        record.put(os.fsdecode(b"\xff"), ONE)
-        record.put("a", TWO)
-        record.put("gone", ONE)
+        record.put(one("a"))
+        record.put(one("new\nline"))
+        record.put(one(os.fsdecode(b"\xff")))
+        record.put(two("a"))
+        record.put(one("gone"))
         record.drop("gone")
 
-    assert entries(tmp_path / "gathered.jsonl") == {"a": TWO, "new\nline": ONE, os.fsdecode(b"\xff"): ONE}
+    assert known(tmp_path / "gathered.jsonl") == {
+        each.path: each for each in (two("a"), one("new\nline"), one(os.fsdecode(b"\xff")))
+    }
     assert stat.S_IMODE((tmp_path / "gathered.jsonl").stat().st_mode) == 0o600
 
 
@@ -41,21 +49,21 @@ def test_what_was_put_is_known_again(tmp_path: Path) -> None:
 def test_a_line_that_was_cut_short_costs_no_other(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     path = tmp_path_factory.mktemp("record") / "gathered.jsonl"
     with closing(Record(path)) as record:
-        record.put("a", ONE)
+        record.put(one("a"))
         first = path.stat().st_size
-        record.put("b", ONE)
+        record.put(one("b"))
     os.truncate(path, min(first + cut, path.stat().st_size))
 
     with closing(Record(path)) as record:
-        record.put("c", TWO)
-    assert {"a": ONE, "c": TWO}.items() <= entries(path).items() <= {"a": ONE, "b": ONE, "c": TWO}.items()
+        record.put(two("c"))
+    assert {one("a"), two("c")} <= set(known(path).values()) <= {one("a"), one("b"), two("c")}
 
 
 @pytest.mark.parametrize("line", [b"[]", b"1", b'{"size": 1}', b'{"path": "a", "size": 1}', b"\xff", b'{"path": []}'])
 def test_a_line_that_is_not_ours_is_passed_over(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "gathered.jsonl").write_bytes(line + b"\n")
 
-    assert entries(tmp_path / "gathered.jsonl") == {}
+    assert known(tmp_path / "gathered.jsonl") == {}
 
 
 def test_two_launchers_never_gather_one_run_at_a_time(tmp_path: Path) -> None:
@@ -67,12 +75,12 @@ def test_two_launchers_never_gather_one_run_at_a_time(tmp_path: Path) -> None:
 def test_lines_that_count_no_more_do_not_pile_up(tmp_path: Path) -> None:
     path = tmp_path / "gathered.jsonl"
     with closing(Record(path)) as record:
-        record.put("other", ONE)
+        record.put(one("other"))
         for size in range(SPARE_LINES + 2):
-            record.put("growing", Entry(size, 0, ""))
+            record.put(RemoteFile("growing", size, 0))
 
     assert len(path.read_bytes().splitlines()) == 2
-    assert entries(path) == {"other": ONE, "growing": Entry(SPARE_LINES + 1, 0, "")}
+    assert known(path) == {"other": one("other"), "growing": RemoteFile("growing", SPARE_LINES + 1, 0)}
 
 
 # ---- an arrival

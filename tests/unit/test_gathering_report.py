@@ -8,11 +8,10 @@ import pytest
 
 from launcher.gathering.chief_directory import NoRoomError
 from launcher.gathering.conversation import GivenUpError, HostAwayError
-from launcher.gathering.gathered import Gathered
+from launcher.gathering.gathered import Batch, Gathered
 from launcher.gathering.record import InUseError
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.report import brought_line, gathered_line, left_line, retry_line, stays_line, trouble_lines
-from launcher.gathering.selection import Batch
 from launcher.run_directory.state import RunHost
 
 HOST = RunHost("gpu-a", ("worker-0", "worker-1"), "/home/me/.tf-launch/runs/x", "/home/me/.tf-launch/runs/x/output")

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from launcher.gathering.checkpoints import checkpoints_among
-from launcher.gathering.newest_step import newest_step_among
-from launcher.gathering.record import Entry
+from launcher.gathering.checkpoints import checkpoints_among, newest_step_among
+from launcher.gathering.file_kinds import grows, is_cache, is_temporary
+from launcher.gathering.gathered import Gathered
 from launcher.gathering.remote_files import Listing, RemoteFile, is_below, plain_names
-from launcher.gathering.selection import LARGE, Selection, grows, is_cache, is_temporary, outdated, select
+from launcher.gathering.selection import LARGE, outdated, select
 from launcher.gathering.state_file import newest_named
 from launcher.on_host.agent.messages import FilesListed
 
@@ -24,11 +24,11 @@ def listing(*files: tuple[str, int], now: int = NOW) -> Listing:
     return Listing({path: RemoteFile(path, 1, mtime * S) for path, mtime in files}, clock_ns=now)
 
 
-def known(found: Listing, *paths: str) -> dict[str, Entry]:
-    return {path: Entry(1, found.files[path].mtime_ns, "") for path in paths}
+def known(found: Listing, *paths: str) -> dict[str, RemoteFile]:
+    return {path: found.files[path] for path in paths}
 
 
-def chosen(found: Listing, here: Mapping[str, Entry] | None = None, *, final: bool = False) -> Selection:
+def chosen(found: Listing, here: Mapping[str, RemoteFile] | None = None, *, final: bool = False) -> Gathered:
     here = here or {}
 
     def is_here(file: RemoteFile) -> bool:
@@ -37,7 +37,7 @@ def chosen(found: Listing, here: Mapping[str, Entry] | None = None, *, final: bo
     return select(found, is_here, here, final=final)
 
 
-def names(selection: Selection) -> list[str]:
+def names(selection: Gathered) -> list[str]:
     return [batch.name for batch in selection.wanted]
 
 
@@ -63,7 +63,7 @@ def names(selection: Selection) -> list[str]:
 )
 def test_steps_on_the_way_to_a_file_are_left_out(path: str) -> None:
     assert is_temporary(path)
-    assert chosen(listing((path, 1)), final=True).wanted == ()
+    assert chosen(listing((path, 1)), final=True).wanted == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_cache_stays_unless_it_is_named(path: str) -> None:
     top = path.partition("/")[0]
 
     assert is_cache(path)
-    assert chosen(listing((path, 1)), final=True).stays == (RemoteFile(path, 1, S),)
+    assert chosen(listing((path, 1)), final=True).stays == [RemoteFile(path, 1, S)]
     assert is_cache(f"checkpoints/{path}", ["checkpoints"])
     assert not is_cache(path, [top])
     assert not is_cache(path, [".", top])
@@ -103,7 +103,7 @@ def test_what_is_only_called_like_a_cache_is_taken(path: str) -> None:
 )
 def test_something_large_that_is_written_again_comes_again_at_the_end(path: str, size: int, comes: bool) -> None:
     found = Listing({path: RemoteFile(path, size, 9 * S)}, clock_ns=NOW)
-    here = {path: Entry(size - 1, S, "")}
+    here = {path: RemoteFile(path, size - 1, S)}
 
     assert [bool(chosen(found, {}).wanted), bool(chosen(found, here).wanted)] == [True, comes]
     assert chosen(found, here, final=True).wanted
@@ -116,7 +116,7 @@ def test_what_was_not_asked_for_stays() -> None:
 
     assert names(selection) == ["checkpoints/a"]
     assert [file.path for file in selection.stays] == ["logs/b", "c.tmp"]
-    assert selection.waiting == {"link": "it is a symbolic link", "../up": "not asked for"}
+    assert selection.left == {"link": "it is a symbolic link", "../up": "not asked for"}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_checkpoint_is_its_index_and_all_its_shards() -> None:
         listing(("d/s-1.data-00001-of-00002", 1), ("d/s-1.index", 2), ("d/s-1.data-00000-of-00002", 1)).files.values()
     )["d/s-1"]
 
-    assert found.complete
+    assert not found.missing
     assert [file.path for file in found.files] == [
         "d/s-1.data-00000-of-00002",
         "d/s-1.data-00001-of-00002",
@@ -178,24 +178,24 @@ def test_a_checkpoint_is_its_index_and_all_its_shards() -> None:
 @pytest.mark.parametrize(
     ("files", "missing"),
     [
-        ([("s.index", 1), ("s.data-00000-of-00002", 1)], 1),
-        ([("s.index", 1), ("s.data-00001-of-00002", 1)], 1),
-        ([("s.data-00000-of-00001", 1)], 0),
-        ([("s.index", 3), ("s.data-00000-of-00001", 1), ("s.data-00000-of-00002", 2)], 1),
+        ([("s.index", 1), ("s.data-00000-of-00002", 1)], "1 of its data files are not there"),
+        ([("s.index", 1), ("s.data-00001-of-00002", 1)], "1 of its data files are not there"),
+        ([("s.data-00000-of-00001", 1)], "its index is not there"),
+        (
+            [("s.index", 3), ("s.data-00000-of-00001", 1), ("s.data-00000-of-00002", 2)],
+            "1 of its data files are not there",
+        ),
     ],
 )
-def test_a_checkpoint_without_some_file_is_not_complete(files: list[tuple[str, int]], missing: int) -> None:
-    found = checkpoints_among(listing(*files).files.values())["s"]
-
-    assert not found.complete
-    assert found.missing == missing
+def test_a_checkpoint_without_some_file_is_not_complete(files: list[tuple[str, int]], missing: str) -> None:
+    assert checkpoints_among(listing(*files).files.values())["s"].missing == missing
 
 
 def test_shards_of_an_overwritten_checkpoint_do_not_count() -> None:
     files = [("s.index", 3), ("s.data-00000-of-00001", 2), ("s.data-00000-of-00002", 1), ("s.data-00001-of-00002", 1)]
     found = checkpoints_among(listing(*files).files.values())["s"]
 
-    assert found.complete
+    assert not found.missing
     assert [file.path for file in found.files] == ["s.data-00000-of-00001", "s.index"]
 
 
@@ -258,8 +258,8 @@ def test_what_is_here_is_not_wanted() -> None:
 def test_a_half_written_checkpoint_is_not_taken(files: list[tuple[str, int]], reason: str, final: bool) -> None:
     selection = chosen(listing(*files), final=final)
 
-    assert selection.wanted == ()
-    assert selection.waiting == {"s": reason}
+    assert selection.wanted == []
+    assert selection.left == {"s": reason}
 
 
 @pytest.mark.parametrize("final", [False, True])
@@ -268,8 +268,8 @@ def test_a_checkpoint_that_is_being_overwritten_does_not_replace_a_good_one(fina
     now = listing(("s.index", 2), (f"s{SHARD}", 500))
 
     selection = chosen(now, known(before, *before.files), final=final)
-    assert selection.wanted == ()
-    assert selection.waiting == {"s": "its index is older than its data"}
+    assert selection.wanted == []
+    assert selection.left == {"s": "its index is older than its data"}
 
 
 def test_a_copied_checkpoint_is_taken_once_nothing_writes_to_it() -> None:
@@ -287,14 +287,15 @@ def test_a_file_is_taken_once_nothing_writes_to_it() -> None:
     assert "fresh.keras" in names(chosen(found, final=True))
 
 
-def test_an_index_alone_is_a_file_like_any_other() -> None:
-    assert names(chosen(listing(("vectors.index", 1)))) == ["vectors.index"]
+@pytest.mark.parametrize("path", ["vectors.index", "split.data-00002-of-00002"])
+def test_what_is_only_called_like_a_part_of_a_checkpoint_is_a_file_like_any_other(path: str) -> None:
+    assert names(chosen(listing((path, 1)))) == [path]
 
 
 def test_what_cannot_be_sent_is_told() -> None:
     found = Listing(left={"link": "it is a symbolic link"})
 
-    assert chosen(found, final=True).waiting == {"link": "it is a symbolic link"}
+    assert chosen(found, final=True).left == {"link": "it is a symbolic link"}
 
 
 # ---- what goes

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.gathering.gathered import Batch
 from launcher.gathering.remote_files import RemoteFile
 from launcher.gathering.state_file import naming, newest_named, portable
-from launcher.restoring.needs import LARGEST_OTHER, MOST_OTHERS, Place, lacking, needs_of, newer
+from launcher.restoring.needs import LARGEST_OTHER, MOST_OTHERS, is_newer_here, lacking, needs_of
 from launcher.restoring.parcels import Parcel, brought_line, parcels, wanted_on
 
 SHARD = ".data-00000-of-00001"
@@ -87,31 +88,31 @@ def test_no_large_file_that_nobody_knows_is_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chief", "here", "place"),
+    ("chief", "here", "from_here"),
     [
-        ({}, {}, Place.CHIEF),
-        (tf("step-5", 5), {}, Place.CHIEF),
-        (tf("step-5", 5), tf("step-5", 5), Place.CHIEF),
-        (tf("step-6", 6), tf("step-5", 5), Place.CHIEF),
-        ({}, tf("step-5", 5), Place.HERE),
-        (tf("step-4", 4), tf("step-5", 5), Place.HERE),
-        ({f"cp{SHARD}": 9, "cp.index": 5}, tf("cp", 5), Place.HERE),  # it was about to be overwritten
-        ({"notes.txt": 9}, tf("step-5", 5), Place.HERE),
-        ({"notes.txt": 9}, {"notes.txt": 8}, Place.CHIEF),
-        ({"notes.txt": 7}, {"notes.txt": 8}, Place.HERE),
+        ({}, {}, False),
+        (tf("step-5", 5), {}, False),
+        (tf("step-5", 5), tf("step-5", 5), False),
+        (tf("step-6", 6), tf("step-5", 5), False),
+        ({}, tf("step-5", 5), True),
+        (tf("step-4", 4), tf("step-5", 5), True),
+        ({f"cp{SHARD}": 9, "cp.index": 5}, tf("cp", 5), True),  # it was about to be overwritten
+        ({"notes.txt": 9}, tf("step-5", 5), True),
+        ({"notes.txt": 9}, {"notes.txt": 8}, False),
+        ({"notes.txt": 7}, {"notes.txt": 8}, True),
     ],
 )
 def test_the_newest_complete_checkpoint_is_started_from(
-    chief: dict[str, int], here: dict[str, int], place: Place
+    chief: dict[str, int], here: dict[str, int], from_here: bool
 ) -> None:
-    assert newer(needs_of(files(**chief)), needs_of(files(**here)), intact=False) is place
+    assert is_newer_here(needs_of(files(**chief)), needs_of(files(**here)), intact=False) is from_here
 
 
 def test_what_an_intact_host_has_no_more_was_removed_on_purpose() -> None:
     older, newer_one, none = (needs_of(files(**found)) for found in (tf("step-5", 5), tf("step-9", 9), {}))
 
-    assert newer(older, newer_one, intact=True) is Place.CHIEF
-    assert newer(none, newer_one, intact=True) is Place.HERE  # it was about to be replaced by itself
+    assert not is_newer_here(older, newer_one, intact=True)
+    assert is_newer_here(none, newer_one, intact=True)  # it was about to be replaced by itself
 
 
 def test_a_host_lacks_what_differs_in_size_or_time() -> None:
@@ -123,11 +124,11 @@ def test_a_host_lacks_what_differs_in_size_or_time() -> None:
 
 def test_a_hosts_own_notes_are_left_to_it() -> None:
     every = [
-        Parcel(RemoteFile(path, 1, 9), b"", path, is_checkpoint=path == "checkpoint")
+        Parcel(RemoteFile(path, 1, 9), b"", Batch(path, (), is_checkpoint=path == "checkpoint"))
         for path in ("checkpoint", "own.json", "brought.json", "missing.json")
     ]
     there = {path: RemoteFile(path, 1, 5) for path in ("checkpoint", "own.json", "brought.json")}
-    wanted = wanted_on(there, every, lambda path, _size, _time: path == "brought.json")
+    wanted = wanted_on(there, every, lambda file: file.path == "brought.json")
 
     assert [each.file.path for each in wanted] == ["checkpoint", "brought.json", "missing.json"]
 
