@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.remote_files import NO_TIME, RefusedError, RemoteFile, is_time, readable
+from launcher.on_host.agent.messages import FilePiece, FileSent
 from launcher.run_directory.whole_files import make_directory, write_all_at
+from launcher.wording import exact_size
 
 READ_SIZE = 1 << 20
 
@@ -68,25 +70,35 @@ class Arrival:
             while data := os.pread(self._fd, READ_SIZE, self.offset):
                 self._add(data)
 
-    def append(self, offset: int, data: bytes) -> None:
-        """Write the next bytes. An offset of 0 means that what was here before is not what the file begins with.
+    def append(self, piece: FilePiece) -> None:
+        """Write the next bytes. The first ones at 0 mean that what was here before is not what the file begins with.
 
         Raises:
             OSError: they cannot be written.
-            ValueError: they are not the next ones.
+            RefusedError: they are not the next ones, or the file is not listed with so many.
         """
-        if offset == 0 and self.offset:
+        offset, size = piece.offset, len(piece.data)
+        expected = self.offset if offset or self.received else 0
+        path = readable(self.file.path)
+        if offset != expected or not size:
+            raise RefusedError(f"of {path} it sent {size} bytes from {offset} on, not those from {expected}")
+        if offset + size > self.file.size:
+            raise RefusedError(f"it sent more of {path} than it had listed, {exact_size(self.file.size)}")
+        if offset < self.offset:
             self._begin_anew()
-        if offset != self.offset:
-            raise ValueError(f"bytes from {offset} came where those from {self.offset} were expected")
         with _naming(self.place):
-            write_all_at(self._fd, data, offset)
-        self.received += len(data)
-        self._add(data)
+            write_all_at(self._fd, piece.data, offset)
+        self.received += size
+        self._add(piece.data)
 
-    def is_whole(self, size: int, sha256: str) -> bool:
-        """Whether all of the file is here, byte for byte."""
-        return (size, sha256) == (self.offset, self.sha256)
+    def end(self, sent: FileSent) -> None:
+        """All that was to be sent has come."""
+        if (sent.size, sent.sha256) != (self.offset, self.sha256):
+            self.failure = "what came of it is not what was sent"
+        elif not is_time(sent.mtime_ns):
+            self.failure = NO_TIME
+        else:
+            self.mtime_ns, self.unchanged = sent.mtime_ns, sent.unchanged
 
     def content(self, offset: int = 0) -> bytes:
         """What is here, from `offset` on (negative: from the end)."""

@@ -36,6 +36,19 @@ class NoRoomError(OSError):
         return str(self.strerror)
 
 
+def check_room(place: str, what: str, needed: int, free: int) -> None:
+    """See that so many bytes have room among those that are free.
+
+    Raises:
+        NoRoomError: they have none.
+    """
+    if needed > max(0, free - SPARE_ROOM):
+        raise NoRoomError(
+            f"no room in {place} for {what}: {exact_size(needed)} are needed, {exact_size(free)} are free, "
+            f"{exact_size(SPARE_ROOM)} stays free"
+        )
+
+
 def is_of_full_disk(error: Exception) -> bool:
     """Whether it says that a disk is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -147,13 +160,9 @@ class ChiefDirectory:
             OSError: there is no such disk.
         """
         disk = os.statvfs(self._path)
-        needed = batch.size - sum(self._size_of_part(file) for file in batch.files)
-        free = disk.f_bavail * disk.f_frsize
-        if disk.f_blocks and needed > max(0, free - SPARE_ROOM):
-            raise NoRoomError(
-                f"no room in {relative(self._path)} for {shown(Path(batch.name))}: "
-                f"{exact_size(needed)} are needed, {exact_size(free)} are free, {exact_size(SPARE_ROOM)} stays free"
-            )
+        if disk.f_blocks:
+            needed = batch.size - sum(self._size_of_part(file) for file in batch.files)
+            check_room(relative(self._path), shown(Path(batch.name)), needed, disk.f_bavail * disk.f_frsize)
 
     def begin(self, file: RemoteFile) -> Arrival:
         """Begin the arrival of a file, or go on with it. One that may have grown begins with what is here."""

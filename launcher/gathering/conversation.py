@@ -12,7 +12,7 @@ from queue import Empty
 from typing import Any, TypeVar
 
 from launcher.gathering.arrival import Arrival
-from launcher.gathering.remote_files import NO_TIME, Listing, RefusedError, RemoteFile, is_time, readable
+from launcher.gathering.remote_files import Listing, RefusedError, readable
 from launcher.on_host.agent import window
 from launcher.on_host.agent.messages import (
     Command,
@@ -28,7 +28,6 @@ from launcher.on_host.agent.messages import (
     SendFile,
 )
 from launcher.transfer.answer_queue import AnswerQueue
-from launcher.wording import exact_size
 
 Kind = TypeVar("Kind", bound=Event)
 Result = TypeVar("Result")
@@ -170,20 +169,12 @@ class Conversation:
 
     def _receive(self, number: int, arrival: Arrival, moved: Callable[[int], None]) -> None:
         while isinstance(news := self.answer(number), FilePiece):
-            anew = news.offset == 0 and not arrival.received
-            _check_piece(news, arrival.file, 0 if anew else arrival.offset)
-            arrival.append(news.offset, news.data)
+            arrival.append(news)
             moved(len(news.data))
         if isinstance(news, FilesFailed):
             arrival.failure = readable(news.reason)
-            return
-        sent = expected(news, FileSent)
-        if not arrival.is_whole(sent.size, sent.sha256):
-            arrival.failure = "what came of it is not what was sent"
-        elif not is_time(sent.mtime_ns):
-            arrival.failure = NO_TIME
         else:
-            arrival.mtime_ns, arrival.unchanged = sent.mtime_ns, sent.unchanged
+            arrival.end(expected(news, FileSent))
 
     def new_number(self) -> int:
         """For a question that is asked by other means; `answer` waits for its answers."""
@@ -220,16 +211,3 @@ def expected(news: Event, kind: type[Kind]) -> Kind:
     if not isinstance(news, kind):
         raise RefusedError(f"it answers {type(news).__name__} where {kind.__name__} was expected")
     return news
-
-
-def _check_piece(news: FilePiece, file: RemoteFile, expected: int) -> None:
-    """See that a piece of a file is the next one, and that the file has as much.
-
-    Raises:
-        RefusedError: it is not.
-    """
-    offset, size = news.offset, len(news.data)
-    if offset != expected or not size:
-        raise RefusedError(f"of {readable(file.path)} it sent {size} bytes from {offset} on, not those from {expected}")
-    if offset + size > file.size:
-        raise RefusedError(f"it sent more of {readable(file.path)} than it had listed, {exact_size(file.size)}")

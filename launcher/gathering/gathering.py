@@ -7,7 +7,6 @@ SHA-256 before it is put in place by rename, and what is here already is not sen
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -79,12 +78,12 @@ class Gathering:
         self._hosts: dict[str, RunHost] = {}
         self._chief = ""
         self._gatherers: dict[str, HostGatherer] = {}
-        self._busy: set[HostGatherer] = set()
+        self._every: list[HostGatherer] = []
+        """These, and those of agents that were lost."""
         self._lost: set[str] = set()
         self.losses: dict[str, str] = {}
         """Why the agent of each host that was lost has gone."""
         self._finishing = False
-        self._lock = threading.Lock()
         self._numbers = itertools.count()
 
     def begin(self, hosts: Sequence[RunHost], is_lost: Callable[[str], bool]) -> None:
@@ -94,7 +93,7 @@ class Gathering:
         for host in self._hosts.values():
             if host.name not in self._gatherers or host.name in self._lost:
                 gatherer = self._gatherers[host.name] = self._gatherer(host)
-                self._busy.add(gatherer)
+                self._every.append(gatherer)
                 gatherer.start()
         self._lost = {name for name in self._hosts if is_lost(name)}
         for name in self._lost:
@@ -141,13 +140,10 @@ class Gathering:
 
     def finish(self) -> None:
         """The run has ended: bring all that is left. `ended` is called once that is over."""
-        with self._lock:
-            self._finishing = True
-            is_over = not self._busy
+        self._finishing = True
         for gatherer in self._gatherers.values():
             gatherer.finish()
-        if is_over:
-            self._ended()
+        self._tell_end()
 
     def give_up(self) -> None:
         """The user does not want to wait."""
@@ -157,8 +153,7 @@ class Gathering:
     @property
     def is_over(self) -> bool:
         """Nothing more will come."""
-        with self._lock:
-            return not self._busy
+        return all(each.is_over for each in self._every)
 
     @property
     def outcomes(self) -> list[HostGatherer]:
@@ -207,14 +202,12 @@ class Gathering:
             [look] if self._still_running else [logs.gather, last_look],
             complain=lambda trouble: self._say(retry_line(host.name, trouble, self._interval), error=True),
             refuse=partial(self._refuse, host.name),
-            ended=self._one_ended,
+            ended=self._tell_end,
         )
 
-    def _one_ended(self, gatherer: HostGatherer) -> None:
-        with self._lock:
-            self._busy.discard(gatherer)
-            is_over = self._finishing and not self._busy
-        if is_over:
+    def _tell_end(self) -> None:
+        """Called after `finish`, and once each thread has ended; the last of these calls finds that all is over."""
+        if self._finishing and self.is_over:
             self._ended()
 
 

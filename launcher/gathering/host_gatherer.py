@@ -17,10 +17,6 @@ Look = Callable[[Conversation], Gathered]
 """Bring what is new of one part of a host's files."""
 
 
-class NotOverError(Exception):
-    """Gathering has not come to its end."""
-
-
 class HostGatherer:
     """Looks at a host now and then while the run goes on, and brings everything once it has ended."""
 
@@ -33,7 +29,7 @@ class HostGatherer:
         last_looks: Sequence[Look],
         complain: Callable[[Exception], None],
         refuse: Callable[[str], None],
-        ended: Callable[[HostGatherer], None],
+        ended: Callable[[], None],
     ) -> None:
         """Nothing is asked yet.
 
@@ -51,7 +47,7 @@ class HostGatherer:
         self.conversation = conversation
         self.gathered = Gathered()
         """What has been brought, once all is over."""
-        self.trouble: Exception | None = NotOverError("gathering broke off")
+        self.trouble: Exception | None = RuntimeError("gathering broke off")
         """Why not all has been brought; None: all has."""
         self._look = look
         self._interval = interval
@@ -64,7 +60,7 @@ class HostGatherer:
         self._refuse = refuse
         self._ended = ended
         self._finishing = threading.Event()
-        self._is_over = threading.Event()
+        self.is_over = False
         """Nobody talks to the host any more."""
         self._thread = threading.Thread(target=self._run, name=f"files of {host.name}", daemon=True)
 
@@ -79,7 +75,7 @@ class HostGatherer:
     def do_first(self, errand: Errand[Any]) -> None:
         """Do this before anything else; a look that is under way is broken off, and goes on at that byte later."""
         self.conversation.hear(BrokenOffError(errand))
-        if self._is_over.is_set():
+        if self.is_over:
             self._drop_errands()
 
     def _drop_errands(self) -> None:
@@ -99,9 +95,9 @@ class HostGatherer:
             self._refuse(str(error))
         finally:
             self.conversation.close()
-            self._is_over.set()
+            self.is_over = True
             self._drop_errands()
-            self._ended(self)
+            self._ended()
 
     def _goes_on(self) -> bool:
         """Do what is next; False: that was all."""

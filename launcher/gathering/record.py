@@ -6,7 +6,6 @@ A line is written before its file is put in place, so that no file of ours is ev
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -17,7 +16,7 @@ from typing import TypeVar
 
 from launcher.errors import LaunchError
 from launcher.gathering.remote_files import RemoteFile
-from launcher.run_directory.hold import NO_LOCKS
+from launcher.on_host.agent.received import locked
 from launcher.run_directory.whole_files import write_all, write_whole
 
 PATIENCE = 60.0
@@ -133,21 +132,11 @@ def _line(told: Mapping[str, object]) -> bytes:
 def _locked(path: Path) -> int:
     while True:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_file(fd, path):
-                return fd
-        except BlockingIOError as error:
+        if not locked(fd):
             os.close(fd)
-            raise InUseError from error
-        except OSError as error:
-            if error.errno in NO_LOCKS:  # then one launcher at a time has the whole directory
-                return fd
-            os.close(fd)
-            raise
-        except BaseException:
-            os.close(fd)
-            raise
+            raise InUseError
+        if _is_file(fd, path):
+            return fd
         os.close(fd)  # it was written anew since it was opened
 
 

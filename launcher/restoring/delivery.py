@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 from launcher.errors import HostError
+from launcher.gathering.chief_directory import NoRoomError, check_room
 from launcher.gathering.conversation import Conversation, Kind, expected
 from launcher.gathering.remote_files import RemoteFile, readable
 from launcher.on_host.agent.messages import (
@@ -26,10 +27,7 @@ from launcher.run_directory.directory import file_name
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import shown
 from launcher.transfer.outgoing import PIECE, Outgoing
-from launcher.wording import exact_size
 
-SPARE_ROOM = 1 << 20
-"""Bytes that are left free on the host's disk."""
 _REMEDIES = {
     ("ENOSPC", "EDQUOT"): "make room there",
     ("EACCES", "EPERM", "EROFS"): "make it writable",
@@ -84,12 +82,10 @@ class Delivery:
         return expected(answer, kind)
 
     def _check_room(self, needed: int, free: int) -> None:
-        if needed > max(0, free - SPARE_ROOM):
-            raise HostError(
-                f"{self._host.name}: no room in {shown(Path(self._host.output_dir))} for what a restart needs: "
-                f"{exact_size(needed)} are needed, {exact_size(free)} are free, {exact_size(SPARE_ROOM)} stays free; "
-                "make room there"
-            )
+        try:
+            check_room(shown(Path(self._host.output_dir)), "what a restart needs", needed, free)
+        except NoRoomError as error:
+            raise HostError(f"{self._host.name}: {error}; make room there") from error
 
 
 def staging(host: RunHost) -> str:

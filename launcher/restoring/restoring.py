@@ -20,11 +20,11 @@ from launcher.gathering.gathering import Gathering, Say
 from launcher.gathering.record import InUseError, in_turn
 from launcher.gathering.remote_files import RefusedError, RemoteFile
 from launcher.gathering.state_file import newest_named
-from launcher.on_host.agent.files import EVERYTHING, walk
+from launcher.on_host.agent.files import EVERYTHING
 from launcher.restoring.delivery import Delivery
 from launcher.restoring.needs import Needs, is_newer_here, lacking, needs_of
 from launcher.restoring.parcels import Parcel, brought_line, parcels, wanted_on
-from launcher.run_directory.chief_files import unread
+from launcher.run_directory.chief_files import files_below, unread
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost, chief_host
 from launcher.run_directory.whole_files import relative
@@ -131,13 +131,8 @@ class Restoring:
     # ---- what is where
     def _needs_here(self) -> Needs:
         root = self._directory.chief
-        files: list[RemoteFile] = []
-        unreadable: dict[str, str] = {}
-        for kind, what in walk(str(root), [EVERYTHING]):
-            if kind == "unreadable":
-                unreadable[what[0]] = what[1]
-            elif kind == "files":
-                files.append(RemoteFile(*what))
+        found, unreadable = files_below(root)
+        files = [RemoteFile(*each) for each in found]
         if unreadable:
             self._say(f"{relative(root)}: {unread(unreadable)}; other hosts get nothing of that")
         contents = {file.path: (root / file.path).read_bytes() for file in needs_of(files).state_files}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from launcher.on_host.agent.files import EVERYTHING, walk
 from launcher.run_directory.whole_files import relative, shown
@@ -20,14 +19,9 @@ _CHECKPOINT_INDEX = re.compile(r"-(\d{1,18})\.index\Z")
 
 def kept_line(output_dir: Path) -> str | None:
     """The line that tells of the files, and of what cannot be read; None: there is nothing."""
-    files: dict[str, int] = {}
-    unreadable: dict[str, str] = {}
-    for kind, what in _below(output_dir):
-        if kind == "files":
-            files[what[0]] = what[1]
-        elif kind == "unreadable":
-            unreadable[what[0]] = what[1]
-    told = [*([summary(files)] if files else []), *([unread(unreadable)] if unreadable else [])]
+    files, unreadable = files_below(output_dir)
+    sizes = {path: size for path, size, _ in files}
+    told = [*([summary(sizes)] if sizes else []), *([unread(unreadable)] if unreadable else [])]
     return f"the chief's files, in {relative(output_dir)}: {'; '.join(told)}" if told else None
 
 
@@ -52,10 +46,17 @@ def summary(files: Mapping[str, int]) -> str:
 
 def newest_step(output_dir: Path) -> int | None:
     """The highest number of a TensorFlow checkpoint (`<prefix>-<number>.index`); None: there is none to be read."""
-    files = (what[0] for kind, what in _below(output_dir) if kind == "files")
-    return max((int(found[1]) for path in files if (found := _CHECKPOINT_INDEX.search(path))), default=None)
+    files, _ = files_below(output_dir)
+    return max((int(found[1]) for path, *_ in files if (found := _CHECKPOINT_INDEX.search(path))), default=None)
 
 
-def _below(output_dir: Path) -> Iterator[tuple[str, Any]]:
-    """List all files as the agents of other hosts do: what cannot be read stops nothing."""
-    return walk(os.fsencode(output_dir).decode("utf-8", "surrogateescape"), [EVERYTHING])
+def files_below(output_dir: Path) -> tuple[list[tuple[str, int, int]], dict[str, str]]:
+    """Path, size and time (ns) of each file, as agents tell it of other hosts; what cannot be read, and why."""
+    files: list[tuple[str, int, int]] = []
+    unreadable: dict[str, str] = {}
+    for kind, what in walk(os.fsencode(output_dir).decode("utf-8", "surrogateescape"), [EVERYTHING]):
+        if kind == "files":
+            files.append(what)
+        elif kind == "unreadable":
+            unreadable[what[0]] = what[1]
+    return files, unreadable

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.record import SPARE_LINES, InUseError, Record
-from launcher.gathering.remote_files import RemoteFile
+from launcher.gathering.remote_files import RefusedError, RemoteFile
+from launcher.on_host.agent.messages import FilePiece, FileSent
 
 
 def one(path: str) -> RemoteFile:
@@ -89,18 +90,23 @@ def arrival(tmp_path: Path, *, in_place: bool = False) -> Arrival:
     return Arrival(RemoteFile("deep/file", 7, 0), place, part, in_place=in_place)
 
 
-def is_content(begun: Arrival, content: bytes) -> bool:
-    return begun.is_whole(len(content), hashlib.sha256(content).hexdigest())
+def append(begun: Arrival, offset: int, data: bytes) -> None:
+    begun.append(FilePiece(1, offset, data))
+
+
+def end(begun: Arrival, content: bytes, mtime_ns: int = 0) -> None:
+    """The host tells that this is what it has sent."""
+    begun.end(FileSent(1, len(content), hashlib.sha256(content).hexdigest(), mtime_ns, unchanged=True))
+    assert begun.failure is None
 
 
 def test_a_file_appears_only_when_it_is_put(tmp_path: Path) -> None:
     begun = arrival(tmp_path)
-    begun.append(0, b"con")
-    begun.append(3, b"tent")
+    append(begun, 0, b"con")
+    append(begun, 3, b"tent")
     assert not begun.place.exists()
-    assert is_content(begun, b"content")
     assert begun.content(-2) == b"nt"
-    begun.mtime_ns = 123_456_789
+    end(begun, b"content", 123_456_789)
     begun.put()
 
     assert begun.place.read_bytes() == b"content"
@@ -120,23 +126,24 @@ def test_nobody_else_can_read_what_arrives(tmp_path: Path, umask: int) -> None:
 
 def test_an_arrival_goes_on_where_the_last_try_ended(tmp_path: Path) -> None:
     begun = arrival(tmp_path)
-    begun.append(0, b"con")
+    append(begun, 0, b"con")
     begun.close()
     again = arrival(tmp_path)
     assert again.offset == 3
     assert again.sha256 == hashlib.sha256(b"con").hexdigest()
-    again.append(3, b"tent")
+    append(again, 3, b"tent")
 
-    assert is_content(again, b"content")
+    end(again, b"content")
     again.discard()
     assert list((tmp_path / "parts").iterdir()) == []
 
 
 def test_an_arrival_begins_anew_where_the_host_does(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "1.part").write_bytes(b"something else that is longer")
     begun = arrival(tmp_path)
-    begun.append(0, b"something else that is longer")
-    begun.append(0, b"content")
-    assert is_content(begun, b"content")
+    append(begun, 0, b"content")
+    end(begun, b"content")
     begun.put()
 
     assert begun.place.read_bytes() == b"content"
@@ -144,8 +151,17 @@ def test_an_arrival_begins_anew_where_the_host_does(tmp_path: Path) -> None:
 
 def test_a_gap_is_refused(tmp_path: Path) -> None:
     begun = arrival(tmp_path)
-    with pytest.raises(ValueError, match="bytes from 5 came where those from 0 were expected"):
-        begun.append(5, b"x")
+    with pytest.raises(RefusedError, match="it sent 1 bytes from 5 on, not those from 0"):
+        append(begun, 5, b"x")
+    begun.discard()
+
+
+def test_what_is_not_what_was_sent_is_not_taken(tmp_path: Path) -> None:
+    begun = arrival(tmp_path)
+    append(begun, 0, b"content")
+    begun.end(FileSent(1, 7, hashlib.sha256(b"CONTENT").hexdigest(), 0, unchanged=True))
+
+    assert begun.failure == "what came of it is not what was sent"
     begun.discard()
 
 
@@ -153,7 +169,7 @@ def test_what_grows_is_written_where_it_is(tmp_path: Path) -> None:
     arrival(tmp_path).put()
     with (tmp_path / "chief" / "deep" / "file").open("rb") as reader:
         begun = arrival(tmp_path, in_place=True)
-        begun.append(0, b"content")
+        append(begun, 0, b"content")
         begun.put()
 
         assert reader.read() == b"content"
@@ -161,11 +177,11 @@ def test_what_grows_is_written_where_it_is(tmp_path: Path) -> None:
 
 def test_what_grows_is_replaced_where_the_host_has_something_else(tmp_path: Path) -> None:
     first = arrival(tmp_path)
-    first.append(0, b"before")
+    append(first, 0, b"before")
     first.put()
     begun = arrival(tmp_path, in_place=True)
     assert begun.offset == 6
-    begun.append(0, b"anew")
+    append(begun, 0, b"anew")
     assert begun.place.read_bytes() == b"before"
     begun.put()
 
