@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Never
 
 from launcher.cluster.defaults import CONNECT_TIMEOUT, DEFAULT_COMMAND, LEASE, LOCALHOST
 from launcher.cluster.spec import Task
@@ -14,8 +14,7 @@ from launcher.cluster.spec import Task
 if TYPE_CHECKING:
     from launcher.cluster.file.source import Source
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
-NOTHING_ELSE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+NOTHING: Mapping[str, Never] = MappingProxyType({})
 
 
 class PortRange(NamedTuple):
@@ -112,7 +111,7 @@ class Cluster(NamedTuple):
     sync: Sync | None = None
     collect_interval: float = 60.0
     """Seconds between two looks for new files of a chief on another host; 0: only at the end."""
-    per_task: Mapping[str, tuple[str, ...]] = NOTHING_ELSE
+    per_task: Mapping[str, tuple[str, ...]] = NOTHING
     """By task type: what its tasks run in place of `command`."""
     open_network: bool = False
     """Whether anybody may connect to the tasks' ports, not just the hosts of the run."""

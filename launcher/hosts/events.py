@@ -162,6 +162,11 @@ class PortShared(NamedTuple):
     processes: tuple[tuple[Task, int], ...]
     """Of each process, the task that started it, and its pid."""
 
+    @property
+    def task(self) -> Task:
+        """The first of them."""
+        return self.processes[0][0]
+
 
 class StrangerRefused(NamedTuple):
     """A connection to a task's port from an address that is no host of the run was refused."""
@@ -246,6 +251,15 @@ class ProgressMade(NamedTuple):
     host: str
     task: Task
     line: bytes
+
+    @property
+    def step(self) -> int | None:
+        """The training step; None if the line has none: programs may write anything."""
+        try:
+            step = json.loads(self.line)["step"]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            return None
+        return step if isinstance(step, int) else None
 
 
 class EvaluatorDone(NamedTuple):
@@ -334,15 +348,6 @@ Event = (
     | StopRequested
     | Interrupted
 )
-
-
-def reported_step(line: bytes) -> int | None:
-    """The training step in a line of a `LAUNCH_PROGRESS` file; None if it has none: programs may write anything."""
-    try:
-        step = json.loads(line)["step"]
-    except (ValueError, TypeError, LookupError, RecursionError):
-        return None
-    return step if isinstance(step, int) else None
 
 
 def as_record(event: Event) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import contextlib
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from launcher.caller.called_as import launch_command
 from launcher.errors import EXIT_HOST
@@ -31,11 +31,11 @@ GIVING_UP = 1.0
 """Seconds that gathering gets to break off."""
 
 
-class Attend(Protocol):
-    """Stay with the hosts until something is over, or for so many seconds; yields what happens meanwhile."""
+Attend = Callable[[float, Callable[[], bool]], Iterator[events.Event]]
+"""Stays with the hosts for so many seconds, or until something is over; yields what happens meanwhile.
 
-    def __call__(self, seconds: float, over: Callable[[], bool]) -> Iterator[events.Event]:
-        """Raises `StopRequestedError` when the user would not wait."""
+Raises `StopRequestedError` when the user would not wait.
+"""
 
 
 class HostFiles:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from launcher.caller.working_directory import working_directory
-from launcher.cluster.cluster import NOTHING_ELSE, Cluster, Host
+from launcher.cluster.cluster import NOTHING, Cluster, Host
 from launcher.cluster.defaults import RUNS_DIR
 from launcher.cluster.host_list import listed_cluster, local_cluster
 from launcher.cluster.plan import RESERVED, brings_training
@@ -106,7 +106,7 @@ def requested_cluster(request: Request) -> Cluster:
     if request.max_restarts is not None:
         restart = restart._replace(max_restarts=request.max_restarts)
     if request.command:
-        cluster = cluster._replace(command=request.command, per_task=NOTHING_ELSE)
+        cluster = cluster._replace(command=request.command, per_task=NOTHING)
     if request.keras == "2" and brings_training(cluster.command):
         raise UsageError(
             "--keras 2: the training program of tf-launch is written for Keras 3; name a command of your own"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.spec import Task
-from launcher.hosts.events import ProgressMade, reported_step
+from launcher.hosts.events import ProgressMade
 from launcher.on_host.agent.reports import LONGEST, TAIL, Reports
 from launcher.run.attempt.step_watch import StepWatch
 
@@ -159,8 +159,13 @@ def test_a_long_line_is_no_report(path: Path, reports: Reports) -> None:
 # ---- what is no report of ours
 @pytest.mark.parametrize(
     "line",
-    [b"", b"\0" * LONGEST, b"[" * LONGEST, b'{"step":' * 500, b"\xff", b'{"step": 1e999}', b'{"step": [1]}', b"9"],
+    [
+        *(b"", b"\0" * LONGEST, b"[" * LONGEST, b'{"step":' * 500, b"\xff", b'{"step": 1e999}', b'{"step": [1]}', b"9"),
+        *(b"[]", b"{}", b'{"step": "many"}', b'{"step": null}'),
+    ],
 )
 def test_any_line_counts_as_a_sign_of_life_without_a_number(line: bytes) -> None:
-    assert reported_step(line) is None
-    assert StepWatch(None).note(ProgressMade("localhost", Task("worker", 0), line), 1.0) is None
+    report = ProgressMade("localhost", Task("worker", 0), line)
+
+    assert report.step is None
+    assert StepWatch(None).note(report, 1.0) is None

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from launcher.cluster.spec import Task
 from launcher.console.attempt_text import AttemptText
 from launcher.console.terminal import DIM, RESET, Look
-from launcher.hosts.events import HostLost, TaskExited, TaskStartFailed
+from launcher.hosts.events import HostLost, ProgressMade, TaskExited, TaskStartFailed
 from launcher.hosts.ssh_complaint import explained
-from launcher.run.failure.ending import Ending, LastReport
-from launcher.run.failure.failure import Failure, Runtime
+from launcher.run.failure.ending import Ending
+from launcher.run.failure.failure import Failure, LastStep, Runtime
 from launcher.run.failure.interrupted import last_places
 from launcher.run.failure.report import report
 from launcher.run.failure.root_cause import root_cause
@@ -94,10 +94,9 @@ CHUNKS = st.lists(st.tuples(st.sampled_from(TASKS), TEXTS), max_size=12)
 @given(TEXTS, st.sampled_from([0, 1, 2, 42, 126, 127, 134, 137, 255, -6, -9, -11]), st.booleans(), TEXTS)
 def test_any_end_is_understood(tail: bytes, status: int, stopped: bool, progress: bytes) -> None:
     code, number = (status, None) if status >= 0 else (None, -status)
-    endings = [
-        Ending(TaskExited("gpu-a", task, code, number, False, tail), stopped, LastReport(progress, 1.0))
-        for task in TASKS
-    ]
+    step = ProgressMade("gpu-a", TASKS[0], progress).step
+    last_step = None if step is None else LastStep(step, 1.0)
+    endings = [Ending(TaskExited("gpu-a", task, code, number, False, tail), stopped, last_step) for task in TASKS]
 
     understood = [dataclasses.replace(each, runtime=Runtime("python")).failure for each in endings]
     lines = [*report(root_cause(understood) or understood[0], "log"), *last_places(endings, lambda _, place: place)]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from launcher.cluster.spec import Task
 from launcher.hosts.events import HostLost, Stalled, TaskExited, TaskStartFailed, TimedOut
-from launcher.run.failure.ending import Ending, LastReport
+from launcher.run.failure.ending import Ending
 from launcher.run.failure.excerpt import SCREENFUL
-from launcher.run.failure.failure import Failure, Kind
+from launcher.run.failure.failure import Failure, Kind, LastStep
 from launcher.run.failure.report import report
 from launcher.run.failure.root_cause import root_cause
 
@@ -281,15 +281,13 @@ def test_a_report_ends_with_the_log_and_the_remedy() -> None:
     ]
 
 
-def killed(last_report: bytes, log: bytes = b"") -> Failure:
-    event = TaskExited("gpu-a", WORKER, None, signal.SIGKILL, False, log)
-    return Ending(event, False, LastReport(last_report, 3.04)).failure
-
-
 def test_of_a_killed_worker_the_last_step_and_its_own_last_lines_are_told() -> None:
     notice = b"I0000 00:00:1795179917.003950    4349 port.cc:153] oneDNN custom operations are on.\n"
 
-    lines = report(killed(b'{"step": 812, "loss": 0.5}', notice + b"tf-launch: mended\nepoch 8\n"), "worker-1.log")
+    log = notice + b"tf-launch: mended\nepoch 8\n"
+    event = TaskExited("gpu-a", WORKER, None, signal.SIGKILL, False, log)
+
+    lines = report(Ending(event, False, LastStep(812, 3.04)).failure, "worker-1.log")
 
     assert lines[1:] == [
         "Its last step was 812, 3 s before its end.",
@@ -298,15 +296,10 @@ def test_of_a_killed_worker_the_last_step_and_its_own_last_lines_are_told() -> N
     ]
 
 
-@pytest.mark.parametrize("line", [b"", b"[]", b"{}", b"7", b'{"step": "many"}', b"\xff", b'{"step": null}'])
-def test_a_report_of_progress_that_names_no_step_is_left_out(line: bytes) -> None:
-    assert killed(line).last_step is None
-
-
 def test_a_traceback_needs_no_last_step() -> None:
     event = TaskExited("gpu-a", WORKER, 1, None, False, TRACEBACK + b"KeyError: 'x'\n")
 
-    lines = report(Ending(event, False, LastReport(b'{"step": 812}', 3)).failure)
+    lines = report(Ending(event, False, LastStep(812, 3)).failure)
 
     assert not any("last step" in line for line in lines)
 

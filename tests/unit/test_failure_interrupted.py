@@ -9,16 +9,17 @@ from test_interruption import FRAMES, FULL_DISK, INTERRUPTED, LOST_PEER, OWN, RE
 
 from launcher.cluster.spec import Task
 from launcher.hosts.events import HostLost, TaskExited
-from launcher.run.failure.ending import Ending, LastReport
+from launcher.run.failure.ending import Ending
+from launcher.run.failure.failure import LastStep
 from launcher.run.failure.interrupted import last_places
 
 W0, W1 = Task("worker", 0), Task("worker", 1)
 DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
-def ending(task: Task, log: str, code: int | None = None, number: int | None = None, report: bytes = b"") -> Ending:
+def ending(task: Task, log: str, code: int | None = None, number: int | None = None, step: int | None = None) -> Ending:
     event = TaskExited("localhost", task, code, number, False, log.encode())
-    return Ending(event, stopped=True, last_report=LastReport(report, 0.2) if report else None)
+    return Ending(event, stopped=True, last_step=LastStep(step, 0.2) if step else None)
 
 
 def line(log: str, code: int | None = None, number: int | None = None) -> str:
@@ -28,7 +29,7 @@ def line(log: str, code: int | None = None, number: int | None = None) -> str:
 
 def test_each_worker_is_told_of_once_in_the_order_of_the_tasks() -> None:
     endings = [
-        ending(W1, INTERRUPTED, number=signal.SIGINT, report=b'{"step": 812, "epoch": 3}'),
+        ending(W1, INTERRUPTED, number=signal.SIGINT, step=812),
         Ending(HostLost("gpu-b", "gone"), stopped=True),
         ending(W0, INTERRUPTED, number=signal.SIGINT),
     ]

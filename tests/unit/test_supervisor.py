@@ -28,8 +28,7 @@ from launcher.cluster.spec import Task
 from launcher.hosts import events
 from launcher.run.attempt.actions import StopGang
 from launcher.run.attempt.gang import SILENCE
-from launcher.run.failure.ending import LastReport
-from launcher.run.failure.failure import Kind
+from launcher.run.failure.failure import Kind, LastStep
 from launcher.run.failure.misplaced_servers import LEAVE_OUT, START_PYTHON
 
 TWO = plan_of(W0, W1)
@@ -254,11 +253,12 @@ def test_how_far_a_worker_had_come_is_known_when_it_ends() -> None:
         *BOTH_STARTED,
         (20, events.ProgressMade("localhost", W0, b'{"step": 811}')),
         (30, events.ProgressMade("localhost", W0, b'{"step": 812}')),
+        (31, events.ProgressMade("localhost", W1, b'{"loss": 0.5}')),
         exited(33, W0, None, 9),
         exited(33, W1, None, 15),
         *emptied(33, W0, W1),
     )
-    assert [each.last_report for each in result.endings] == [LastReport(b'{"step": 812}', 3), None]
+    assert [each.last_step for each in result.endings] == [LastStep(812, 3), None]
 
 
 def test_a_gang_that_does_not_start_in_time_is_stopped() -> None:

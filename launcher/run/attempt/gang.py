@@ -17,8 +17,8 @@ from launcher.run.attempt.endings import Endings
 from launcher.run.attempt.lone_workers import LoneWorkers
 from launcher.run.attempt.start_watch import StartWatch
 from launcher.run.attempt.step_watch import StepWatch
-from launcher.run.failure.ending import Ending, LastReport
-from launcher.run.failure.failure import EndingEvent, Runtime
+from launcher.run.failure.ending import Ending
+from launcher.run.failure.failure import EndingEvent, LastStep, Runtime
 from launcher.run.failure.misplaced_servers import sharing, waiting_elsewhere
 from launcher.run.failure.report import headline
 from launcher.wording import listed
@@ -63,8 +63,8 @@ class Gang:
         """Told to stop, and waiting in TensorFlow ever since."""
         self._rest_from: float | None = None
         """When the running ones may be ended if all of them rest; None: nobody was told to stop, or they were ended."""
-        self._reports: dict[Task, tuple[bytes, float]] = {}
-        """The newest report of progress of each task, and when it came."""
+        self._reports: dict[Task, tuple[int | None, float]] = {}
+        """The step in the newest report of progress of each task, and when it came."""
         self._abandoned = False
         self._give_up_at: float | None = None
 
@@ -149,7 +149,7 @@ class Gang:
                 self._starts.note_server(event.task, now)
                 self._lone.note_server(event.task)
             case events.ProgressMade():
-                self._reports[event.task] = event.line, now
+                self._reports[event.task] = event.step, now
             case events.TaskResting():
                 (self._resting.add if event.resting else self._resting.discard)(event.task)
             case events.LogEnded():
@@ -221,13 +221,11 @@ class Gang:
         yield Tell(f"{headline(ending.failure)}\n  {goes_on}", error=True)
 
     def _ending(self, event: EndingEvent, stopped: bool = False, now: float = 0.0) -> Ending:
-        if isinstance(event, events.PortShared):
-            return Ending(event, stopped, runtime=self._runtime(event.processes[0][0]))
-        if not isinstance(event, events.TaskExited | events.TaskStartFailed):
+        if isinstance(event, events.HostLost | events.TimedOut | events.Stalled):
             return Ending(event, stopped)
-        line, at = self._reports.get(event.task, (None, 0.0))
-        report = None if line is None else LastReport(line, now - at)
-        return Ending(event, stopped, report, self._runtime(event.task))
+        step, at = self._reports.get(event.task, (None, 0.0))
+        last = LastStep(step, now - at) if isinstance(event, events.TaskExited) and step is not None else None
+        return Ending(event, stopped, last, self._runtime(event.task))
 
     def _runtime(self, task: Task) -> Runtime:
         plan = self._plan.of(task)

@@ -5,8 +5,7 @@ All workers of a gang make the same steps, so when they stop, the reports do not
 
 from __future__ import annotations
 
-from launcher.cluster.spec import Task
-from launcher.hosts.events import ProgressMade, reported_step
+from launcher.hosts.events import ProgressMade
 
 PATIENCE = 60.0
 """Seconds without a report before the first warning."""
@@ -51,7 +50,7 @@ class StepWatch:
         warned, self._warned = self._warned, False
         self._longest = max(self._longest, silence)
         self._warn_after = max(PATIENCE, SLOW_AGAIN * self._longest)
-        self._last_at, self._last_step = now, _step_of(event.task, event.line)
+        self._last_at, self._last_step = now, _step_of(event)
         step = f": {self._last_step}" if self._last_step else ""
         return f"steps go on after {silence:.0f} s{step}" if warned else None
 
@@ -73,6 +72,5 @@ class StepWatch:
         )
 
 
-def _step_of(task: Task, line: bytes) -> str:
-    step = reported_step(line)
-    return "" if step is None else f"step {step} ({task})"
+def _step_of(event: ProgressMade) -> str:
+    return "" if event.step is None else f"step {event.step} ({event.task})"

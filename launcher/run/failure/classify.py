@@ -12,7 +12,7 @@ from launcher.hosts.events import Awaited, HostLost, PortShared, Stalled, TaskEx
 from launcher.hosts.shortage import for_shortage
 from launcher.run.failure import remedies
 from launcher.run.failure.excerpt import last_lines, log_lines
-from launcher.run.failure.failure import EVERY_HOST, EndingEvent, Evidence, Failure, Kind, Runtime, shell_signal
+from launcher.run.failure.failure import EVERY_HOST, EndingEvent, Evidence, Failure, Kind, Runtime, ending_signal
 from launcher.run.failure.misplaced_servers import remedy_for_sharing, sharing
 from launcher.run.failure.traceback_text import Crash, last_crash
 
@@ -56,10 +56,8 @@ def _timed_out(host: str, task: Task, awaited: Awaited, limit: float) -> Failure
 
 
 def _port_shared(event: PortShared, runtime: Runtime) -> Failure:
-    task = event.processes[0][0]
-    return Failure(
-        Kind.PORT_SHARED, event.host, task, summary=sharing(event), remedy=remedy_for_sharing(event, runtime)
-    )
+    remedy = remedy_for_sharing(event, runtime)
+    return Failure(Kind.PORT_SHARED, event.host, event.task, summary=sharing(event), remedy=remedy)
 
 
 def _stalled(event: Stalled) -> Failure:
@@ -78,7 +76,8 @@ def _exited(event: TaskExited, stopped: bool, runtime: Runtime) -> Failure:
     if event.succeeded:
         return plain._replace(kind=Kind.STOPPED if stopped else Kind.LEFT)
     lines = log_lines(event.tail)
-    if event.out_of_memory or (not stopped and _signal_of(event) and _signal_of(event) not in _CRASH_SIGNALS):
+    by = ending_signal(event.signal, event.exit_code)
+    if event.out_of_memory or (not stopped and by and by not in _CRASH_SIGNALS):
         own = [line for line in lines if not line.startswith("tf-launch: ")]
         return _killed(plain._replace(excerpt=last_lines(own, LAST_WORDS)), lines)
     crash = _telling(last_crash(lines), event, stopped)
@@ -131,13 +130,9 @@ def _without_traceback(plain: Failure, runtime: Runtime) -> Failure:
         return plain._replace(kind=Kind.COLLATERAL, accused=collateral.accused(text))
     if plain.stopped:
         return plain._replace(kind=Kind.STOPPED)
-    if plain.signal is not None or shell_signal(plain.exit_code):
+    if ending_signal(plain.signal, plain.exit_code):
         return plain._replace(
             kind=Kind.KILLED, remedy=remedies.for_last_words(plain.excerpt, None, plain.host, runtime)
         )
     remedy = remedies.for_last_words(plain.excerpt, plain.exit_code, plain.host, runtime)
     return plain._replace(kind=Kind.BAD_USAGE if plain.exit_code == EXIT_USAGE else Kind.EXITED, remedy=remedy)
-
-
-def _signal_of(event: TaskExited) -> int | None:
-    return event.signal if event.signal is not None else shell_signal(event.exit_code)

@@ -12,8 +12,6 @@ from launcher.cluster.spec import Task
 from launcher.hosts.events import HostLost, PortShared, Stalled, TaskExited, TaskStartFailed, TimedOut
 
 EVERY_HOST = ""
-
-
 EndingEvent = TaskExited | TaskStartFailed | HostLost | TimedOut | Stalled | PortShared
 
 
@@ -27,16 +25,13 @@ class Runtime(NamedTuple):
     """The `TF_CONFIG` that launch sets wins over one that the program sets itself."""
 
 
-UNKNOWN_RUNTIME = Runtime()
-
-
 class Evidence(NamedTuple):
     """What a remedy is chosen by."""
 
     text: str
     """An exception with all that it says, or a program's last lines."""
     host: str
-    runtime: Runtime = UNKNOWN_RUNTIME
+    runtime: Runtime = Runtime()
     calls: Sequence[str] = ()
     """The lines of the traceback above the exception."""
     log: Sequence[str] = ()
@@ -109,10 +104,13 @@ class Failure(NamedTuple):
         return self._likeness() == other._likeness()
 
     def _likeness(self) -> tuple[object, ...]:
-        return self.kind, self.exit_code, self.signal, re.sub(r"\d+", "#", self.summary), self.location
+        host = self.host if self.kind is Kind.HOST_LOST else None
+        return self.kind, host, self.exit_code, self.signal, re.sub(r"\d+", "#", self.summary), self.location
 
 
-def shell_signal(exit_code: int | None) -> int | None:
-    """The signal behind an exit code of 128 + signal, with which a shell passes on the end of its child."""
+def ending_signal(signal: int | None, exit_code: int | None) -> int | None:
+    """The signal that ended a program: its own, or its child's, whose end a shell passes on as 128 + signal."""
+    if signal is not None:
+        return signal
     number = (exit_code or 0) - 128
     return number if number in (signals.SIGABRT, signals.SIGKILL, signals.SIGSEGV, signals.SIGTERM) else None

@@ -11,7 +11,7 @@ from launcher.console.collateral import is_collateral
 from launcher.hosts.events import TaskExited
 from launcher.run.failure.ending import Ending
 from launcher.run.failure.excerpt import log_lines
-from launcher.run.failure.failure import LastStep, shell_signal
+from launcher.run.failure.failure import LastStep, ending_signal
 from launcher.run.failure.traceback_text import Crash, Raised, last_crash
 from launcher.wording import signal_name
 
@@ -51,7 +51,7 @@ def _interrupted(crash: Crash) -> Raised | None:
 
 
 def _end(event: TaskExited) -> str:
-    number = event.signal or shell_signal(event.exit_code)
+    number = ending_signal(event.signal, event.exit_code)
     if number == signals.SIGKILL:
         return "was killed"
     return f"was ended by {signal_name(number)}" if number else f"ended with exit code {event.exit_code}"

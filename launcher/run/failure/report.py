@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal as signals
 
-from launcher.run.failure.failure import Failure, Kind, shell_signal
+from launcher.run.failure.failure import Failure, Kind, ending_signal
 from launcher.wording import duration, harmless_line, signal_name
 
 _UNEXPLAINED = (Kind.KILLED, Kind.EXITED, Kind.LEFT, Kind.STALLED)
@@ -70,12 +70,12 @@ def _killed_by(failure: Failure) -> str:
         signals.SIGKILL: ", not by the launcher; often it is the kernel when memory runs out",
         signals.SIGTERM: ", not by the launcher: by an administrator, a batch system or a preemption",
     }
-    number = failure.signal or shell_signal(failure.exit_code)
+    number = ending_signal(failure.signal, failure.exit_code)
     return f"was killed by {_exit(failure)}{known.get(number, '')}"
 
 
 def _exit(failure: Failure) -> str:
     if failure.signal is not None:
         return signal_name(failure.signal)
-    from_shell = shell_signal(failure.exit_code)
+    from_shell = ending_signal(None, failure.exit_code)
     return f"exit code {failure.exit_code}" + (f": {signal_name(from_shell)}" if from_shell else "")

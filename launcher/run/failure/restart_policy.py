@@ -108,6 +108,4 @@ def _cannot_run(cause: Failure) -> bool:
 
 
 def _same(before: Failure | None, now: Failure | None) -> bool:
-    if before is None or now is None:
-        return before is now
-    return now.same_as(before) and (now.kind is not Kind.HOST_LOST or now.host == before.host)
+    return before is now if before is None or now is None else now.same_as(before)
