@@ -118,12 +118,18 @@ def test_more_addresses_than_the_kernel_takes_are_refused() -> None:
 def test_a_stranger_is_told_of_once() -> None:
     strangers = Strangers()
 
-    assert [strangers.is_to_be_told(address) for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1")] == [True, True, False]
+    assert [strangers.is_to_be_reported(address) for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_flood_of_strangers_is_told_of_in_few_words() -> None:
     strangers = Strangers()
-    told = [number for number in range(100_000) if strangers.is_to_be_told(socket.inet_ntoa(struct.pack(">I", number)))]
+    told = [
+        number for number in range(100_000) if strangers.is_to_be_reported(socket.inet_ntoa(struct.pack(">I", number)))
+    ]
 
     assert len(told) < 20
     assert len(strangers) < 5000

@@ -55,7 +55,7 @@ def await_rest(process: subprocess.Popen[str]) -> Rest:
     while has_busy_thread(process.pid):
         pass
     rest = Rest()
-    assert rest.look(tree(process), 0, now=0.0) == 0.0
+    assert rest.measure(tree(process), 0, now=0.0) == 0.0
     return rest
 
 
@@ -63,7 +63,7 @@ def test_a_process_that_waits_is_at_rest(program: Program) -> None:
     process = program()
     rest = await_rest(process)
 
-    assert [rest.look(tree(process), 0, now) for now in (1.0, 2.5)] == [1.0, 2.5]
+    assert [rest.measure(tree(process), 0, now) for now in (1.0, 2.5)] == [1.0, 2.5]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_work_ends_the_rest(program: Program, work: str) -> None:
     do(process, work)
 
     try:
-        assert rest.look(tree(process), 0, now=2.0) == 0.0
+        assert rest.measure(tree(process), 0, now=2.0) == 0.0
     finally:
         do(process, "globals().get('child') and (child.kill(), child.wait())")
 
@@ -91,16 +91,16 @@ def test_a_line_of_the_log_ends_the_rest(program: Program) -> None:
     process = program()
     rest = await_rest(process)
 
-    assert rest.look(tree(process), 1, now=2.0) == 0.0
+    assert rest.measure(tree(process), 1, now=2.0) == 0.0
 
 
 def test_a_process_that_would_run_is_not_at_rest_however_little_time_it_gets(program: Program) -> None:
     process = program("print(flush=True)\nwhile True: pass")
     pids = [process.pid]
     rest = Rest()
-    rest.look(pids, 0, now=0.0)
+    rest.measure(pids, 0, now=0.0)
 
-    assert rest.look(pids, 0, now=1e6) == 0.0
+    assert rest.measure(pids, 0, now=1e6) == 0.0
 
 
 def test_only_a_wait_for_a_lock_is_taken_for_one_in_tensorflow(program: Program) -> None:

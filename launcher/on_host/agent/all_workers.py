@@ -1,4 +1,4 @@
-"""The workers of this host: started, watched, their logs and reports shipped, their ends told."""
+"""The workers of this host: starts and watches them, ships their logs and progress, reports how they end."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ if False:  # names for type checkers only: typing costs start-up time
     from launcher.on_host.agent.messages import WorkerStart
 
 BACKLOG = 1 << 20
-"""Bytes waiting to be written to the launcher, above which no more log is read."""
+"""Bytes waiting to be sent to the launcher, above which no more log is read."""
 BUSY_POLL, IDLE_POLL = 0.01, 0.1
-"""Seconds between looks at the logs: just after something came, and at rest."""
+"""Seconds between two looks at the logs: just after one has grown, and while none does."""
 LISTENER_LOOK = 0.25
-"""Seconds between two looks whether a worker's server is up. Nothing waits for the answer, so none is in a hurry."""
+"""Seconds between two looks whether a worker's server is up. Nothing waits for the answer."""
 
 
 class Workers(Job):
-    """All of them, by task."""
+    """All workers of this host, by task."""
 
     def __init__(self, link: Link, ports: HeldPorts, is_stopping: Callable[[], bool]) -> None:
         self._link = link
         self._ports = ports
         self._is_stopping = is_stopping
         self._workers: dict[str, Worker] = {}
-        self._told_logs: dict[tuple[int, int], int] = {}
-        """Logs to which nobody writes any more, and how much of each was told."""
+        self._shipped_logs: dict[tuple[int, int], int] = {}
+        """Bytes that were shipped of each closed log: a worker that is started again continues its log there."""
         self._run_directory: int | None = None
         self._watch = Watch(link.tell, time.monotonic())
         self._evaluator: EvaluatorWatch | None = None
@@ -73,22 +73,22 @@ class Workers(Job):
         }
 
     def look_soon(self) -> None:
-        """Something has happened."""
+        """Something has happened: poll the logs quickly again."""
         self._poll_interval = BUSY_POLL
 
     # ---- the start
     def _put(self, asked: Put) -> None:
-        """Make the run's directory, and write files there that workers will need.
+        """Make the run's directory, and write the files there that workers will need.
 
-        It is kept open: that tells whoever cleans up that the run is under way.
+        It stays open, which tells `launch leftovers` that the run is under way.
         """
         try:
             self._run_directory = own_directory(asked.root, "run_dir", private=True)
             write_files(self._run_directory, asked.files, asked.data)
             remove_older(self._run_directory, asked.files)
         except OSError as error:
-            told = "" if isinstance(error, UnsafeError) else "; make room there, or name another `run_dir` for it"
-            self._link.tell(NotPut(f"{error.filename or asked.root}: {error.strerror}{told}"))
+            remedy = "" if isinstance(error, UnsafeError) else "; make room there, or name another `run_dir` for it"
+            self._link.tell(NotPut(f"{error.filename or asked.root}: {error.strerror}{remedy}"))
 
     def _start(self, asked: Start) -> None:
         self.look_soon()
@@ -112,8 +112,8 @@ class Workers(Job):
         former = self._workers.get(worker.name)
         if former is not None:
             worker.go_on_after(former)
-        elif worker.log.file in self._told_logs:
-            worker.log.go_on_at(self._told_logs[worker.log.file])
+        elif worker.log.file in self._shipped_logs:
+            worker.log.go_on_at(self._shipped_logs[worker.log.file])
         return worker
 
     # ---- while they run
@@ -130,24 +130,24 @@ class Workers(Job):
         self._ship()
 
     def _notice_listeners(self, now: float) -> None:
-        """Tell of each worker whose TensorFlow server is up: from then on it waits for the others."""
-        silent = {worker.port: worker for worker in self._workers.values() if not worker.listens}
-        if not silent or now < self._look_for_listeners_at:
+        """Report each worker whose TensorFlow server is up: from then on it waits for its peers."""
+        pending = {worker.port: worker for worker in self._workers.values() if not worker.listens}
+        if not pending or now < self._look_for_listeners_at:
             return
         self._look_for_listeners_at = now + LISTENER_LOOK
-        for port in listened_at(list(silent), self._ports.own_inodes):
-            silent[port].listens = True
-            if silent[port].runs_tensorflow():
-                self._link.tell(Listening(silent[port].name))
+        for port in listened_at(list(pending), self._ports.own_inodes):
+            pending[port].listens = True
+            if pending[port].runs_tensorflow():
+                self._link.tell(Listening(pending[port].name))
 
     def _ship(self) -> None:
-        """Send what the workers wrote since the last look."""
+        """Ship what the workers have written since the last look."""
         self._poll_interval = min(self._poll_interval * 1.5, IDLE_POLL)
         for worker in list(self._workers.values()):
-            record = worker.reports.newest()
-            if record:
-                self._link.tell(Progress(worker.name, record))
-            while self._link.waiting < BACKLOG:
+            report = worker.reports.newest()
+            if report:
+                self._link.tell(Progress(worker.name, report))
+            while self._link.backlog < BACKLOG:
                 offset, data = worker.log.next_chunk()
                 if not data:
                     break
@@ -157,11 +157,11 @@ class Workers(Job):
             self._close_shipped_logs()
 
     def _close_shipped_logs(self) -> None:
-        """Once nothing can write any more, a log that has been shipped whole is done with."""
+        """Close each log that was shipped whole, once no process is left that could write to it."""
         for name, worker in list(self._workers.items()):
             if worker.exited and not has_children() and worker.log.drained:
                 self._link.tell(LogShipped(name))
-                self._told_logs[worker.log.file] = worker.log.told
+                self._shipped_logs[worker.log.file] = worker.log.shipped
                 worker.log.close()
                 del self._workers[name]
 
@@ -178,7 +178,7 @@ class Workers(Job):
 
     # ---- the end
     def begin_stop(self, *, signalled: bool) -> None:
-        """All of them are to end; `signalled`: they were told so."""
+        """All workers are to end; `signalled`: they got a signal."""
         self._evaluator = None
         if signalled:
             self._watch.begin_stop()

@@ -1,4 +1,4 @@
-"""What lies in a directory that is ours, opened through that directory's descriptor: no symbolic link is followed."""
+"""Opens, writes and removes what is in a directory of ours, through its descriptor: no symbolic link is followed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from launcher.on_host.agent.own_directory import BELOW, OTHERS_MAY_WRITE, Unsafe
 
 
 def directory_below(directory: int, name: str) -> int:
-    """Open a directory in one that is ours; make it if it is missing.
+    """Open a directory within one of ours; make it if it is missing.
 
     Raises:
-        UnsafeError: it is a link, another user's, or open to more users than the one above.
+        UnsafeError: it is a link, another user's, or writable for more users than its parent.
         OSError: no room...
     """
     place = os.path.join(path_of(directory), name)
@@ -36,10 +36,10 @@ def directory_below(directory: int, name: str) -> int:
 
 
 def appended_below(directory: int, name: str) -> int:
-    """Open a file to append to in a directory of ours; make it if it is missing.
+    """Open a file in a directory of ours to append to it; make it if it is missing.
 
     Raises:
-        UnsafeError: it is a link, has another name elsewhere, or is no regular file of ours.
+        UnsafeError: it is a symbolic link, has other hard links, or is no regular file of ours.
         OSError: no room...
     """
     place = os.path.join(path_of(directory), name)
@@ -64,7 +64,7 @@ def write_below(directory: int, name: str, data: bytes) -> None:
     Raises:
         OSError: no room...
     """
-    unfinished = f".{name}.{os.urandom(8).hex()}"  # on a disk that hosts share each has its own
+    unfinished = f".{name}.{os.urandom(8).hex()}"  # unique: hosts may share the disk
     try:
         fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
         try:
@@ -79,7 +79,7 @@ def write_below(directory: int, name: str, data: bytes) -> None:
 
 
 def remove_below(directory: int, name: str) -> None:
-    """Remove what is in a directory by that name, with all that is in it; no link is followed.
+    """Remove an entry of a directory with everything in it; no link is followed.
 
     Raises:
         OSError: something cannot be removed.
@@ -102,7 +102,7 @@ def remove_below(directory: int, name: str) -> None:
 
 
 def path_of(directory: int) -> str:
-    """Where an open directory is, for messages."""
+    """The path of an open directory, for messages."""
     try:
         return os.readlink(f"/proc/self/fd/{directory}")
     except OSError:

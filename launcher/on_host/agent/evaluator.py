@@ -1,9 +1,9 @@
-"""Whether an evaluator has seen the last checkpoint, once the training is done and nothing new is written.
+"""Whether an evaluator has evaluated the last checkpoint, once training is done and no new checkpoint is written.
 
-It has when the newest checkpoint below its output directory was read after it was written, and the evaluator has been
-at rest for a while since. The first is what the file's time of access tells: Linux renews it with the first read after
-a write (mount option `relatime`, the default). Where it does not (`noatime`), and where the checkpoints are elsewhere,
-rest alone must do: TensorFlow's `SidecarEvaluator` and `checkpoints_iterator` look for a new checkpoint every second.
+It has if the newest checkpoint below its output directory was read after it was written, and the evaluator has been
+idle for a while since. The file's access time tells whether it was read: Linux updates it with the first read after a
+write (mount option `relatime`, the default). Where Linux does not (`noatime`), or where the checkpoints are elsewhere,
+idleness alone must do: TensorFlow's `SidecarEvaluator` and `checkpoints_iterator` poll for checkpoints every second.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from launcher.on_host.agent.processes import descendants, processes
 from launcher.on_host.agent.rest import Rest
 
 REST = 3.0
-"""Seconds. Measured: a `SidecarEvaluator` that finds nothing new uses no CPU and reads 69 bytes a second."""
+"""Idle seconds. Measured: a `SidecarEvaluator` without a new checkpoint uses no CPU and reads 69 bytes a second."""
 LOOK = 0.5
 """Seconds between two looks."""
 CHECKPOINTS = (".index", ".weights.h5", ".keras")
-"""How the file of a checkpoint ends that is read first, and by everyone: TensorFlow's, and Keras 3's."""
+"""Endings of the file of a checkpoint that every reader opens first: TensorFlow's, and Keras 3's."""
 
 
 class EvaluatorWatch:
-    """Looks at one evaluator from time to time."""
+    """Watches one evaluator."""
 
     def __init__(self, name: str, pid: int, directory: str) -> None:
         self.name = name
@@ -32,16 +32,16 @@ class EvaluatorWatch:
         self.due = 0.0
 
     def is_done(self, now: float) -> bool:
-        """Whether it has seen the last checkpoint, as far as this look can tell."""
+        """Whether it has evaluated the last checkpoint. To be called often; looks every `LOOK` seconds."""
         if now < self.due:
             return False
         self.due = now + LOOK
         pids = [self.pid, *descendants(self.pid, processes())]
-        return self.rest.look(pids, 0, now) >= REST and was_read(self.checkpoint)
+        return self.rest.measure(pids, 0, now) >= REST and was_read(self.checkpoint)
 
 
 def newest_checkpoint(directory: str) -> str | None:
-    """The file below the directory that was written last and belongs to a checkpoint; None: there is none."""
+    """The most recently written checkpoint file below the directory; None if there is none."""
     found = [
         os.path.join(place, name)
         for place, _, names in os.walk(directory)
@@ -52,7 +52,7 @@ def newest_checkpoint(directory: str) -> str | None:
 
 
 def written(path: str) -> float:
-    """When a file was written last, in seconds since 1970; 0: it is gone."""
+    """When a file was last written, in seconds since 1970; 0 if it is gone."""
     try:
         return os.stat(path).st_mtime
     except OSError:
@@ -60,7 +60,7 @@ def written(path: str) -> float:
 
 
 def was_read(path: str | None) -> bool:
-    """Whether a file was read since it was written last; True also where nothing can tell."""
+    """Whether a file was read since it was last written; True also where the file system does not tell."""
     if path is None:
         return True
     try:

@@ -1,4 +1,4 @@
-"""What a host tells of itself, once, when the launcher says hello."""
+"""What a host reports about itself, once, as the answer to `Hello`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if False:  # names for type checkers only: typing costs start-up time
 
 
 def facts(variables: list[str]) -> dict[str, Any]:
-    """The host as a plan, the proof of addresses and the search for the same machine under two names need it.
+    """What the launcher needs to know of a host to plan, to prove addresses, and to find one machine under two names.
 
     Args:
         variables: names of the environment variables that the launcher must know. Others may be secrets, and stay here.
@@ -34,7 +34,7 @@ def facts(variables: list[str]) -> dict[str, Any]:
 
 
 def machine() -> str:
-    """The same for two agents only if they share kernel and network: then it is one host under two names."""
+    """An id that two agents share only if they share kernel and network: one host under two names."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as boot:
             return f"{boot.read().strip()}:{os.stat('/proc/self/ns/net').st_ino}"
@@ -43,12 +43,12 @@ def machine() -> str:
 
 
 def own_addresses() -> list[str]:
-    """All from which this host may connect to itself, also those that nobody else can dial."""
+    """All addresses from which this host may connect to itself, link-local ones included."""
     return [*ipv4_addresses(), *map(ipv6_address, ipv6_entries())]
 
 
 def ipv4_addresses() -> list[str]:
-    """This host's own IPv4 addresses without loopback, from the kernel's routing trie."""
+    """This host's IPv4 addresses without loopback, from the kernel's routing trie."""
     found: dict[str, None] = {}
     address = ""
     for line in lines_of("/proc/net/fib_trie"):
@@ -61,22 +61,22 @@ def ipv4_addresses() -> list[str]:
 
 
 def ipv6_addresses() -> list[str]:
-    """This host's own IPv6 addresses that others can dial: neither loopback nor of one link only."""
+    """This host's IPv6 addresses that others can dial: neither loopback nor link-local."""
     return [ipv6_address(entry) for entry in ipv6_entries() if entry[3] == "00"]
 
 
 def ipv6_entries() -> list[list[str]]:
-    """What the kernel says of each: the address, three numbers (the last is how far it counts), flags, interface."""
+    """The words of each entry: address, interface number, prefix length, scope, flags, interface name."""
     return [line.split() for line in lines_of("/proc/net/if_inet6")]
 
 
 def ipv6_address(entry: list[str]) -> str:
-    """As a person writes it."""
+    """The address of an entry, in its usual notation."""
     return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(entry[0]))
 
 
 def lines_of(path: str) -> Iterator[str]:
-    """The lines of a file of /proc that not every kernel has."""
+    """The lines of a file of /proc, none if this kernel does not have the file."""
     try:
         with open(path, encoding="utf-8") as file:
             yield from (line for line in file if line.strip())

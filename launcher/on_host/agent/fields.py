@@ -1,7 +1,7 @@
-"""What a message is made of: fields, and what each may be. Who receives a message checks it by this.
+"""The fields of messages, and how a received message is checked.
 
-A message is a class whose annotations are its fields (`launcher.on_host.agent.messages`). Type checkers take such an
-annotation for a type; when the program runs it is the object that checks a value which came over the wire.
+A message is a class whose annotations are its fields (`launcher.on_host.agent.messages`). For type checkers an
+annotation is a type; at run time it is the object that checks a value from the wire.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ else:
 
 
 LONGEST_TEXT = 1 << 17
-"""Characters; Linux lets no variable of the environment be longer."""
+"""Characters; Linux allows no longer environment variable."""
 LONGEST_PIECE = 1 << 20
-"""Bytes of a log or a file that come at a time."""
+"""Bytes of a log or a file in one message."""
 LONGEST_LINE = 1 << 16
-"""Bytes of a report of progress."""
+"""Bytes of a progress report."""
 LONGEST_TAIL = 1 << 16
 """Bytes of a log's end, or of a program's last words."""
 
 
 class Unfit(Exception):  # noqa: N818 (never leaves this module)
-    """A value is not what its field may be."""
+    """A value is not allowed in its field."""
 
 
 class FieldKind:
-    """What a field may be."""
+    """What a field may hold."""
 
     def check(self, value: Any) -> Any:
-        """The value as a message has it.
+        """The value as the message gets it.
 
         Raises:
-            Unfit: it is none of this kind.
+            Unfit: it is not allowed.
         """
         raise NotImplementedError
 
@@ -73,7 +73,7 @@ class OrNothing(FieldKind):
 
 
 class Whole(FieldKind):
-    """A whole number; `True` is none."""
+    """A whole number; not `True`."""
 
     def __init__(self, least: float = -math.inf, most: float = math.inf) -> None:
         self.least, self.most = least, most
@@ -101,7 +101,7 @@ class Truth(FieldKind):
 
 
 class AnyString(FieldKind):
-    """Some hosts have files with names that are none elsewhere."""
+    """Any string, also names of files that are not valid on other hosts."""
 
     def check(self, value: Any) -> str:
         if type(value) is not str:
@@ -110,7 +110,7 @@ class AnyString(FieldKind):
 
 
 class Writable(AnyString):
-    """A string that can be written somewhere, not too long; bytes that are no UTF-8 are surrogates."""
+    """A string of limited length that can be encoded; bytes that are not UTF-8 are surrogates."""
 
     def check(self, value: Any) -> str:
         text = super().check(value)
@@ -124,7 +124,7 @@ class Writable(AnyString):
 
 
 class Body(FieldKind):
-    """Raw bytes, which go behind the head. A message has one such field at most."""
+    """Raw bytes, which follow the head. A message has at most one such field."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -156,7 +156,7 @@ class Row(FieldKind):
 
 
 class Table(FieldKind):
-    """A value for each of some names."""
+    """A table from names to values."""
 
     def __init__(self, names: FieldKind, kind: FieldKind) -> None:
         self.names, self.kind = names, kind
@@ -201,7 +201,7 @@ if TYPE_CHECKING:
 else:
     AnyText = AnyString()
     Words = Writable()
-    """For people: it is only shown, and the launcher makes one harmless line of it."""
+    """Text for people: it is only shown, and the launcher makes it one line without control characters."""
     Count = Whole(0, 2**63 - 1)
     Pid = Whole(1, 2**31 - 1)
     Port = Whole(1, 65535)
@@ -211,11 +211,11 @@ else:
     SignalOrNone = Whole(0, 64)
     Mode = Whole(0, 0o7777)
     AnyWhole = TimeNs = Whole()
-    """Who uses it looks whether a file may have it: one with an odd size or time costs no host."""
+    """Unbounded: an odd size or time of a file must not cost the whole connection. Whoever uses it checks the range."""
     Piece, Line, Tail, Bulk = Body(LONGEST_PIECE), Body(LONGEST_LINE), Body(LONGEST_TAIL), Body(MOST_FROM_LAUNCHER)
 
     class Long:
-        """A list of any length; what a frame may hold limits it."""
+        """A list of any length; the size of a frame limits it."""
 
         def __class_getitem__(cls, annotation: object) -> FieldKind:
             return Many(kind_of(annotation), math.inf)
@@ -274,16 +274,16 @@ if TYPE_CHECKING:
 
 @dataclass_transform(frozen_default=True)
 class Message:
-    """A value; subclasses are written like dataclasses. Nobody changes one."""
+    """A frozen value. Subclasses are written like dataclasses."""
 
     if TYPE_CHECKING:  # only there: a class without fields must not inherit annotations, as it does in Python 3.9
         __match_args__: ClassVar[tuple[str, ...]]
         kinds: ClassVar[dict[str, FieldKind]]
-        """What each field may be."""
+        """What each field may hold."""
         body: ClassVar[str]
-        """The field that goes behind the head, if there is one."""
+        """The field that follows the head, if there is one."""
         words: ClassVar[dict[str, FieldKind]]
-        """Those of its fields that are for people."""
+        """The fields with text for people."""
 
     def __init_subclass__(cls) -> None:
         cls.kinds = {name: kind_of(each) for name, each in getattr(cls, "__annotations__", {}).items()}
@@ -300,7 +300,7 @@ class Message:
             vars(self).update(named)
 
     def replaced(self: Any_Message, values: Mapping[str, Any]) -> Any_Message:
-        """The same with other values in these fields."""
+        """A copy with other values in these fields."""
         return type(self)(**{**vars(self), **values}) if values else self
 
     def __eq__(self, other: object) -> bool:
@@ -314,11 +314,11 @@ class Message:
 
 # ---- over the wire
 PART, LAST = {"message": "Part"}, {"message": "Last"}
-"""The heads of the frames in which a message comes whose own head is too long for one."""
+"""The heads of the frames of a message whose own head is too long for one frame."""
 
 
 def encode(message: Message, most_head: int = MOST_HEAD) -> bytes:
-    """The frame of a message; several, if its head would be longer than that."""
+    """A message as a frame, or as several if its head is longer than `most_head`."""
     fields = dict(vars(message))
     body = fields.pop(message.body, b"")
     head = as_json({"message": type(message).__name__, **fields})
@@ -333,10 +333,10 @@ def as_json(head: dict[str, Any]) -> bytes:
 
 
 def checked(known: Mapping[str, type[Any_Message]], head: dict[str, Any], body: bytes) -> Any_Message:
-    """The message that a frame holds.
+    """The message in a frame.
 
     Raises:
-        UnreadableError: it holds none of the known ones, or a field of it is missing, unknown, or not what it may be.
+        UnreadableError: it is unknown, or a field is missing, unknown, or holds what it may not.
     """
     name = head.pop("message", None)
     message = known.get(name) if isinstance(name, str) else None
@@ -360,7 +360,7 @@ def checked(known: Mapping[str, type[Any_Message]], head: dict[str, Any], body: 
 
 
 def by_name(kind: type[Any_Message], names: Mapping[str, object]) -> Mapping[str, type[Any_Message]]:
-    """All messages of a kind among the names of a module."""
+    """All messages of a kind (`Command`, `Event`) among the names of a module."""
     return {
         name: each for name, each in names.items() if isinstance(each, type) and issubclass(each, kind) and each != kind
     }

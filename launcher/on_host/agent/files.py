@@ -66,7 +66,7 @@ class Files(Job):
     def is_ready(self) -> bool:
         """Something can be sent now."""
         waits = self._lists or (self._sendings and self._window.is_open)
-        return bool(waits) and self._link.waiting < SHORT_BACKLOG
+        return bool(waits) and self._link.backlog < SHORT_BACKLOG
 
     @property
     def due(self) -> float:

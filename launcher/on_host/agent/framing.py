@@ -10,25 +10,25 @@ if False:  # names for type checkers only: typing costs start-up time
     from typing import Any, NoReturn
 
 GREETING = b"\n\0tf-launch agent 1\n"
-"""Comes before the first frame; whatever a login shell printed stands in front of it."""
+"""Precedes the first frame; whatever a login shell prints comes before it."""
 FRAME = struct.Struct(">II")
 """Length of the JSON head, length of the body."""
 MOST_HEAD, MOST_BODY = 1 << 21, 1 << 22
-"""Bytes that an agent may send in one frame. What may be longer, a list of files for example, comes in several."""
+"""Bytes that an agent may send in one frame. Longer messages, such as lists of files, come in several."""
 MOST_FROM_LAUNCHER = 1 << 28
 """Bytes of a head, and of a body, that the launcher may send: its list of a project's files is one body."""
 MOST_LISTED = 1 << 12
-"""Entries of a list that an agent may send, but for lists of files."""
+"""Entries of a list that an agent may send, except for lists of files."""
 SHOWN = 60
-"""Characters of what cannot be read that are shown."""
+"""Characters shown of a value that is refused."""
 
 
 class UnreadableError(ValueError):
-    """What came is no frame, or no message that was agreed upon; the message says what, and is plain ASCII."""
+    """The other end sent no valid frame or message. The text says what, in plain ASCII."""
 
 
 def frame(head: bytes, body: bytes = b"") -> bytes:
-    """One frame: a head, which is a JSON object, and raw bytes after it."""
+    """One frame: a head, which is a JSON object, then raw bytes."""
     return FRAME.pack(len(head), len(body)) + head + body
 
 
@@ -41,13 +41,13 @@ class Decoder:
         self._parts: list[bytes] = []
         self._length = 0
         self._needed = FRAME.size
-        """Bytes without which no frame can be complete: until they are here, a part costs no copy."""
+        """Bytes needed to complete the next frame: before that, parts are collected without copying them."""
 
     def feed(self, data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Take the next bytes; yield each (head, body) that they complete.
+        """Add the next bytes; yield each (head, body) that they complete.
 
         Raises:
-            UnreadableError: they are no frames. There is no going on after that.
+            UnreadableError: these are no frames. The stream cannot be used after that.
         """
         self._parts.append(data)
         self._length += len(data)
@@ -62,7 +62,7 @@ class Decoder:
         self._parts, self._length, self._needed = [buffer[start:]], len(buffer) - start, end - start
 
     def _frame_end(self, buffer: bytes, start: int) -> int:
-        """Where the frame that begins at `start` ends, as far as that is known."""
+        """Where the frame at `start` ends, or at least its lengths."""
         if len(buffer) - start < FRAME.size:
             return start + FRAME.size
         head, body = FRAME.unpack_from(buffer, start)
@@ -73,10 +73,10 @@ class Decoder:
 
 
 def decoded(head: bytes) -> dict[str, Any]:
-    """The JSON object that these bytes are.
+    """The JSON object in these bytes.
 
     Raises:
-        UnreadableError: they are none.
+        UnreadableError: they hold none.
     """
     try:
         value = JSON.decode(str(head, "utf-8"))
@@ -88,7 +88,7 @@ def decoded(head: bytes) -> dict[str, Any]:
 
 
 def shown(value: object) -> str:
-    """A value as part of a line: plain ASCII, and not long."""
+    """A value for a message: plain ASCII, at most `SHOWN` characters."""
     if isinstance(value, (str, bytes)):
         value = value[: SHOWN + 1]
     try:

@@ -1,12 +1,15 @@
-"""The gate before the workers' ports: TensorFlow's servers get connections from the hosts of the run alone.
+"""The gate at the workers' ports: TensorFlow's servers get connections only from hosts of the run.
 
-Such a server asks nobody who he is, and does whatever it is told with the rights of its user. So the agent listens at
-the port first, with SO_REUSEPORT; TensorFlow joins it (TF_GRPC_REUSE_PORT=true); and a program in the kernel gives each
-connection to TensorFlow or to the agent, by the address that it comes from. The agent resets what it gets. Only the
-first packet of a connection is looked at.
+Why: a TensorFlow server has no authentication, and executes whatever it is sent with the rights of its user. A firewall
+would need root, and TensorFlow cannot be told to listen at some addresses only.
 
-A socket keeps its place in the row as long as none before it closes (the last one then moves into the hole). The one of
-the agent is the first, and stays open until no worker is left.
+How: the agent listens at the port first, with SO_REUSEPORT. TensorFlow joins it (TF_GRPC_REUSE_PORT=true). A BPF
+program in the kernel then picks one of the two sockets for each connection, by its source address. The agent resets
+what it gets. The program runs only for the first packet of a connection, so training pays nothing for it.
+
+The program picks a socket by its index, so the order of the sockets matters. A socket keeps its index as long as none
+before it closes (then the last one moves into the gap). That is why the agent must be the first to listen, and keeps
+its socket open until no worker is left.
 """
 
 from __future__ import annotations
@@ -24,25 +27,26 @@ if False:  # names for type checkers only: typing costs start-up time
 
 SO_ATTACH_REUSEPORT_CBPF = 51
 AT_A_TIME = 64
-"""Connections that are turned away before everything else gets its turn."""
+"""Connections that are refused in one turn of the agent's loop, so that a flood does not starve the other jobs."""
 REMEMBERED = 4096
-"""Strangers that are told from each other."""
-TOLD_SINGLY = 5
-"""Strangers that are told of one by one; of the next ones, each time that they have doubled."""
+"""Strangers whose addresses are remembered, which bounds the memory that they can take up."""
+REPORTED_SINGLY = 5
+"""Strangers that are reported one by one; of more, only each doubling of their number is."""
 TRIALS = 4
-"""Connections by which a kernel proves that it obeys: one that chooses by chance passes once in 2^8 times."""
+"""Connections for each of two sockets: a kernel that ignores the program would get all of them right by chance once in
+2^8 trials."""
 TRIAL_SECONDS = 1.0
-"""For each of them, on this machine's loopback."""
+"""Seconds for each of them, over loopback."""
 
 
 class Gate:
-    """Listens before the workers do, and turns away whoever the kernel gives to it."""
+    """Listens at the ports before the workers do, and refuses the connections that the kernel passes to it."""
 
     def __init__(self, ports: Mapping[str, int], admitted: Iterable[str], strangers: Strangers) -> None:
-        """Close the ports of these tasks but for loopback and the addresses `admitted`.
+        """Close the ports of these tasks to all but loopback and the addresses `admitted`.
 
         Raises:
-            OSError: this kernel has no such gate, or the addresses are too many for it.
+            OSError: this kernel cannot do that, or there are too many addresses for its program.
         """
         self._admitted = {plain_address(each) for each in admitted}
         self._strangers = strangers
@@ -62,13 +66,13 @@ class Gate:
 
     @property
     def inodes(self) -> set[int]:
-        """Its own sockets, as /proc/net/tcp calls them."""
+        """The inodes of its sockets, as in /proc/net/tcp."""
         return {os.fstat(fd).st_ino for fd in self.listeners}
 
     def turn_away(self, fd: int) -> Iterator[tuple[str, str, int]]:
-        """Reset what has come to a listener; yield each stranger to tell of: task, address, how many there were.
+        """Reset the connections at a listener; yield each stranger to report: task, address, how many there were.
 
-        A host of the run that comes before the worker listens tries again, and is no stranger.
+        A host of the run gets here, too, before the worker listens; its gRPC tries again, and it is no stranger.
         """
         listening, task = self.listeners[fd]
         for _ in range(AT_A_TIME):
@@ -78,7 +82,7 @@ class Gate:
                 return
             reset(guest)
             address = plain_address(place[0])
-            if not self._admits(address) and self._strangers.is_to_be_told(address):
+            if not self._admits(address) and self._strangers.is_to_be_reported(address):
                 yield task, address, len(self._strangers)
 
     def _admits(self, address: str) -> bool:
@@ -92,7 +96,7 @@ class Gate:
 
 
 class Strangers:
-    """Whom a run has turned away so far. Each is told of once, and of many only how many there are."""
+    """The addresses that were refused so far. Each is reported once; of many, only their number is."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -100,31 +104,31 @@ class Strangers:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def is_to_be_told(self, address: str) -> bool:
-        """Count one in; whether something is to be said now."""
+    def is_to_be_reported(self, address: str) -> bool:
+        """Count an address; return whether to report it."""
         if address in self._seen or len(self._seen) == REMEMBERED:
             return False
         self._seen.add(address)
         number = len(self._seen)
-        return number <= TOLD_SINGLY or number & (number - 1) == 0
+        return number <= REPORTED_SINGLY or number & (number - 1) == 0
 
 
 def attach(listening: socket.socket, program: bytes) -> None:
-    """Have the kernel choose by this program among the sockets at a port.
+    """Have this program choose among the sockets at a port.
 
     Raises:
-        OSError: it cannot.
+        OSError: the kernel cannot do that.
     """
     text = ctypes.create_string_buffer(program, len(program))
     described = struct.pack("HP", len(program) // 8, ctypes.addressof(text))
     listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, described)
 
 
-def prove_that_kernel_obeys() -> None:
-    """Let connections find two sockets that share a port, as a program says; some systems only pretend to read it.
+def check_kernel() -> None:
+    """Check that connections really go to the socket that a program picks: some systems accept one and ignore it.
 
     Raises:
-        OSError: they do not find them.
+        OSError: a connection went to the other socket.
     """
     with listener(0) as first, listener(first.getsockname()[1]) as second:
         for place, wanted in enumerate((first, second)):

@@ -1,7 +1,7 @@
-"""The program by which the kernel chooses who answers a connection: the worker, or the gate before it. Pure.
+"""The BPF program by which the kernel passes a connection to the worker or to the gate. Pure.
 
-It is classic BPF, as SO_ATTACH_REUSEPORT_CBPF takes it: it sees the first packet of a connection, and returns the place
-of one of the sockets that listen at the port, in the order in which they began to.
+It is classic BPF, as SO_ATTACH_REUSEPORT_CBPF needs it: it gets the first packet of a connection, and returns the index
+of one of the sockets at the port, in the order in which they began to listen.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Iterable
 
     Instruction = tuple[int, int, int, int]
-    """Operation, how many instructions to pass over if it holds and if it does not, its number."""
+    """Operation, instructions to skip if a comparison is true and if it is false, operand."""
     Words = tuple[int, ...]
-    """An address: four bytes each, one of IPv4, four of IPv6."""
+    """An address as words of four bytes: one for IPv4, four for IPv6."""
 
 LOAD_BYTE, LOAD_WORD, AND, SHIFT_RIGHT, JUMP, JUMP_IF_EQUAL, RETURN = 0x30, 0x20, 0x54, 0x74, 0x05, 0x15, 0x06
 NETWORK = -0x100000 & 0xFFFFFFFF
-"""Where the header of IPv4 or IPv6 begins. A packet of IPv4 has that of IPv4 at a socket of IPv6, too."""
+"""The offset of the IP header. An IPv4 packet has an IPv4 header also at a socket for IPv6."""
 SOURCE_OF_IPV4, SOURCE_OF_IPV6 = NETWORK + 12, NETWORK + 8
 GATE, WORKER = 0, 1
-"""Whose socket takes a connection. Before the worker listens there is no second one, and the kernel takes the first."""
+"""The index of each one's socket. Before the worker listens there is no second one, and the kernel uses the first."""
 MOST_INSTRUCTIONS = 4096
-"""More than that the kernel does not take."""
+"""The kernel's limit."""
 LONGEST_BRANCH = 255
-"""Instructions that a comparison can pass over."""
+"""Instructions that a comparison can skip at most: the field has one byte."""
 LOOPBACK_NETWORK, LOOPBACK_MASK = 0x7F000000, 0xFF000000
 
 
@@ -42,18 +42,18 @@ def admission(addresses: Iterable[str]) -> bytes:
     return packed(program)
 
 
-def always(place: int) -> bytes:
-    """A program that has one choice for all."""
-    return packed([(RETURN, 0, 0, place)])
+def always(index: int) -> bytes:
+    """A program that picks the same socket for all connections."""
+    return packed([(RETURN, 0, 0, index)])
 
 
 def packed(program: Iterable[Instruction]) -> bytes:
-    """As the kernel reads it."""
+    """The program as the kernel's array of `sock_filter`."""
     return b"".join(struct.pack("HBBI", *each) for each in program)
 
 
 def instructions(addresses: Iterable[str]) -> list[Instruction]:
-    """The program, an instruction each."""
+    """The program as a list of instructions."""
     known = {words_of(address) for address in addresses}
     ipv4 = one_of([each for each in known if len(each) == 1], SOURCE_OF_IPV4)
     ipv6 = one_of([*(each for each in known if len(each) == 4), words_of("::1")], SOURCE_OF_IPV6)
@@ -65,7 +65,7 @@ def instructions(addresses: Iterable[str]) -> list[Instruction]:
     ]
     return [
         (LOAD_BYTE, 0, 0, NETWORK),
-        (SHIFT_RIGHT, 0, 0, 4),  # what is left is the version
+        (SHIFT_RIGHT, 0, 0, 4),  # the high half of the byte is the IP version
         (JUMP_IF_EQUAL, 1, 0, 6),
         (JUMP, 0, 0, len(ipv6)),
         *ipv6,
@@ -74,17 +74,17 @@ def instructions(addresses: Iterable[str]) -> list[Instruction]:
     ]
 
 
-def one_of(addresses: Iterable[Words], place: int) -> list[Instruction]:
-    """Return whether the words from `place` on are one of these addresses, all of one length.
+def one_of(addresses: Iterable[Words], offset: int) -> list[Instruction]:
+    """Instructions that return `WORKER` if the words at `offset` are one of these addresses, else `GATE`.
 
-    Addresses that begin alike are compared with what they have in common only once.
+    All addresses have the same length. A prefix that several addresses share is compared only once.
     """
     by_first: dict[int, set[Words]] = {}
     for first, *rest in addresses:
         by_first.setdefault(first, set()).add(tuple(rest))
-    found: list[Instruction] = [(LOAD_WORD, 0, 0, place)]
+    found: list[Instruction] = [(LOAD_WORD, 0, 0, offset)]
     for first, endings in sorted(by_first.items()):
-        behind = [(RETURN, 0, 0, WORKER)] if () in endings else one_of(endings, place + 4)
+        behind = [(RETURN, 0, 0, WORKER)] if () in endings else one_of(endings, offset + 4)
         if len(behind) <= LONGEST_BRANCH:
             found += [(JUMP_IF_EQUAL, 0, len(behind), first), *behind]
         else:
@@ -93,7 +93,7 @@ def one_of(addresses: Iterable[Words], place: int) -> list[Instruction]:
 
 
 def words_of(address: str) -> Words:
-    """An address in words; one of IPv4 that is written as one of IPv6 (`::ffff:10.0.0.1`) is one of IPv4."""
+    """An address as words; an IPv4-mapped one (`::ffff:10.0.0.1`) as IPv4."""
     plain = plain_address(address)
     family = socket.AF_INET6 if ":" in plain else socket.AF_INET
     raw = socket.inet_pton(family, plain)
@@ -101,7 +101,10 @@ def words_of(address: str) -> Words:
 
 
 def plain_address(address: str) -> str:
-    """Without the name of a network interface, and IPv4 as IPv4: as a socket of both tells whom it has accepted."""
+    """The address without an interface name (`%eth0`), and IPv4-mapped ones as IPv4.
+
+    A socket for both families reports the peers of its connections as such addresses.
+    """
     address = address.partition("%")[0]
     mapped = address.lower().startswith("::ffff:") and "." in address
     return address.rpartition(":")[2] if mapped else address

@@ -1,4 +1,9 @@
-"""The ports of this host's tasks: held for the run, answered at until workers start, then kept from strangers."""
+"""The ports of this host's tasks: held for the whole run, used for the proof of addresses, then closed to strangers.
+
+Between choosing a free port and the moment when a worker binds it, any other program could take it. So the agent binds
+the ports itself and keeps them bound over all attempts; the workers' servers join its sockets (SO_REUSEPORT). Only
+where a worker cannot do that (`hold_ports: false`) are the ports released just before the workers start.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ if False:  # names for type checkers only: typing costs start-up time
 
 
 class HeldPorts(Job):
-    """From the reservation on, over all attempts."""
+    """Holds the ports from the reservation on, over all attempts."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -29,9 +34,9 @@ class HeldPorts(Job):
         self._answering: Answering | None = None
         self._gate: Gate | None = None
         self._gate_trouble: str | None = None
-        """Why there can be none here; None: that was not tried yet."""
+        """Why this kernel has no gate; empty: it has one; None: not tried yet."""
         self._gate_decided = False
-        """Once a worker may listen it is too late for a gate, which must be the first."""
+        """Workers may be listening: too late for a gate, whose socket must be the first at its port."""
         self._strangers: Strangers | None = None
 
     def handlers(self) -> Handlers:
@@ -39,13 +44,13 @@ class HeldPorts(Job):
 
     @property
     def ports(self) -> dict[str, int]:
-        """By task."""
+        """The port of each task."""
         return {name: each.getsockname()[1] for name, each in self._held.items()}
 
     def _reserve(self, asked: Reserve) -> None:
         self._open_gate()
         try:
-            # those of an earlier attempt are held still, and serve again
+            # The ports of an earlier attempt are still held, and used again.
             self._held = self._held or hold_ports(asked.names, asked.first, asked.last)
             if asked.word:
                 self._answering = Answering(list(self.ports.values()), asked.word)
@@ -54,10 +59,10 @@ class HeldPorts(Job):
             return
         self._link.tell(Reserved(self.ports))
         self._link.flush()
-        self._try_gate()  # while the launcher makes its plan
+        self._try_gate()  # now, while the launcher makes its plan
 
     def give_to_workers(self, hold: bool, admitted: str) -> None:
-        """They are about to start. `hold`, `admitted`: as `Start` has them."""
+        """The workers are about to start. `hold`, `admitted`: as in `Start`."""
         seen: set[str] = set()
         if self._answering is not None:
             self._answering.close()
@@ -71,18 +76,18 @@ class HeldPorts(Job):
 
     # ---- the gate
     def _try_gate(self) -> None:
-        """Find out once whether this kernel can have one."""
-        from launcher.on_host.agent.gate import prove_that_kernel_obeys  # takes longer than the rest of the start
+        """Find out once whether this kernel can do it."""
+        from launcher.on_host.agent.gate import check_kernel  # takes longer than the rest of the start
 
         if self._gate_trouble is None:
             try:
-                prove_that_kernel_obeys()
+                check_kernel()
                 self._gate_trouble = ""
             except OSError as error:
                 self._gate_trouble = error.strerror or str(error)
 
     def _close_gate(self, admitted: Iterable[str]) -> None:
-        """Keep all others off the workers' ports, or tell why that cannot be done here."""
+        """Refuse connections from all other addresses, or report why that cannot be done here."""
         from launcher.on_host.agent.gate import Gate, Strangers
 
         self._strangers = self._strangers or Strangers()
@@ -96,7 +101,7 @@ class HeldPorts(Job):
             self._link.tell(NoGate(trouble))
 
     def _open_gate(self) -> None:
-        """No worker is left to be kept from anybody."""
+        """No worker is left: accept everybody, until the next workers start."""
         if self._gate is not None:
             self._gate.close()
             self._gate = None
@@ -104,7 +109,7 @@ class HeldPorts(Job):
 
     @property
     def own_inodes(self) -> set[int] | frozenset[int]:
-        """The gate's sockets, as /proc/net/tcp calls them: they listen, but are no worker's."""
+        """The inodes of the gate's sockets in /proc/net/tcp: they listen, but belong to no worker."""
         return self._gate.inodes if self._gate else frozenset()
 
     @property

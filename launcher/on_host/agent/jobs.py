@@ -1,4 +1,4 @@
-"""What the agent does at a time: jobs, each of which gets its turn in the one loop (`launcher.on_host.agent.loop`)."""
+"""A job of the agent: each gets its turn in the one event loop (`launcher.on_host.agent.loop`)."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if False:  # names for type checkers only: typing costs start-up time
 
 
 class Job:
-    """One of them. It never waits: what it waits for is among its `polled`, or `due`."""
+    """Something that the agent does beside other things. No method blocks: `polled` and `due` say what it waits for."""
 
     def handlers(self) -> Handlers:
-        """Who does what the launcher asks of this job."""
+        """The method for each command that this job handles."""
         return {}
 
     @property
     def polled(self) -> dict[int, int]:
-        """Its descriptors, and what it waits for at each."""
+        """Its descriptors, each with the events of poll(2) that it waits for."""
         return {}
 
     @property
     def due(self) -> float:
-        """When it has something to do even if nothing happens, on the monotonic clock."""
+        """When to call `step` even if nothing happens, on the monotonic clock."""
         return math.inf
 
     def on_ready(self, fd: int) -> None:
-        """Something has happened at one of its descriptors."""
+        """One of its descriptors is ready."""
 
     def step(self, now: float) -> None:
-        """Do what there is to do. It comes in each turn of the loop, and may look at once whether it is too early."""
+        """Do what is due. Called in every turn of the loop, also before `due`."""
 
     def child_ended(self, pid: int, status: int) -> None:
-        """A process below the agent was reaped; it may have been this job's."""
+        """A process was reaped, which may have been this job's."""
 
     def close(self) -> None:
-        """The launcher is gone: let go of what was begun for it alone."""
+        """The launcher is gone: drop what was only for it."""

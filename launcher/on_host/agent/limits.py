@@ -1,4 +1,4 @@
-"""How many files and processes there may be: the agent takes as many files as it may get, workers what the user has."""
+"""Limits of open files and processes. The agent raises its own limit of files; workers get the user's."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if False:  # names for type checkers only: typing costs start-up time
 
 CGROUPS = "/sys/fs/cgroup"
 NEARLY_FULL = 8
-"""Processes that a group lacks to its limit when that may be why the kernel has refused one."""
+"""A control group this close to its limit of processes may be why the kernel has refused one."""
 
 _before: tuple[int, int] | None = None
-"""This process's limits of open files, before it raised its own."""
+"""The limits of open files before this process raised its own."""
 
 
 def raise_open_files() -> None:
-    """Let this process open as many files as it may: it has several for each host, port and worker."""
+    """Raise the soft limit of open files to the hard one: there are several files for each host, port and worker."""
     global _before
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -27,16 +27,19 @@ def raise_open_files() -> None:
 
 
 def restore_open_files(pid: int = 0) -> None:
-    """Give a child (0: this process) the limits that the user has: programs differ by it (select, closing all)."""
+    """Give a child (0: this process) the user's limits back: with a high one, some programs fail or become slow.
+
+    `select` cannot handle large descriptors, and some programs close every possible descriptor when they start.
+    """
     if _before is not None:
         try:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _before)
         except OSError:
-            return  # it has ended already, or its group forbids it: it does with more
+            return  # it has ended already, or may not be changed: then it has the higher limit
 
 
 def in_words(error: OSError) -> str:
-    """What the system says, and which limit it means."""
+    """The error's text, and which limit caused it."""
     said = error.strerror or str(error)
     if error.errno == errno.EMFILE:
         return f"{said} (a process may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} here)"
@@ -44,7 +47,7 @@ def in_words(error: OSError) -> str:
 
 
 def most_processes() -> str:
-    """Which limit of processes and threads is near."""
+    """The limit of processes and threads that was probably reached."""
     for path in groups():
         most, now = number_in(f"{path}/pids.max"), number_in(f"{path}/pids.current")
         if most is not None and now is not None and now + NEARLY_FULL >= most:
@@ -56,7 +59,7 @@ def most_processes() -> str:
 
 
 def groups() -> Iterator[str]:
-    """The directories of the control groups that this process is in, from its own to the outermost."""
+    """The directories of this process's control groups, from the innermost outwards."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
@@ -72,7 +75,7 @@ def groups() -> Iterator[str]:
 
 
 def number_in(path: str) -> int | None:
-    """The number in a file; None: there is none, as where everything is allowed."""
+    """The number in a file; None without one (`max` means no limit)."""
     try:
         with open(path, encoding="utf-8") as file:
             return int(file.read())

@@ -1,4 +1,10 @@
-"""The agent's end of the connection: commands come over stdin, events go over stdout, and a lease runs meanwhile."""
+"""The agent's end of the connection to the launcher: commands on stdin, events on stdout, and a lease.
+
+The lease is what ends a run whose launcher has vanished without closing the connection: a power cut, a frozen machine
+or a cut network sends no end of stream. Whatever the launcher sends renews the lease, its heartbeats at least. When it
+is over, the agent stops the workers. The launcher gives up a silent host after the same time, so that the workers of a
+lost host do not go on for long beside those of the next attempt.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +26,19 @@ if False:  # names for type checkers only: typing costs start-up time
     from launcher.on_host.agent.messages import Command, Event
 
 FIRST_LEASE = 15.0
-"""Seconds, until the launcher says how many."""
+"""Seconds, until `Hello` says how many."""
 
 
 class Link(Job):
-    """To the launcher, until that is gone."""
+    """The connection to the launcher, until that is gone."""
 
     def __init__(
         self, known: Mapping[str, type[Command]], dispatch: Callable[[Command], None], shut_down: Callable[[str], None]
     ) -> None:
-        """`shut_down`: called with the reason once the launcher is gone."""
+        """`dispatch` gets each command; `shut_down` is called with the reason once the launcher is gone."""
         self.is_open = True
-        self.waiting = 0
-        """Bytes that the launcher has not taken yet."""
+        self.backlog = 0
+        """Bytes of events that the pipe has not taken yet."""
         self._known = known
         self._dispatch = dispatch
         self._shut_down = shut_down
@@ -52,17 +58,17 @@ class Link(Job):
         self.tell(Ready(**facts(asked.variables)))
 
     def _answer(self, _: Beat) -> None:
-        self.tell(Alive())  # reading it has renewed the lease
+        self.tell(Alive())  # `_read` has renewed the lease already
 
     def tell(self, event: Event) -> None:
-        """Queue an event for the launcher; it is written as the pipe takes it."""
+        """Queue an event, which is written when the pipe has room: a launcher that does not read blocks nothing."""
         if self.is_open:
             data = encode(event)
-            self._outgoing.append(memoryview(data))  # what is left of it after a write is no copy
-            self.waiting += len(data)
+            self._outgoing.append(memoryview(data))  # slicing it after a partial write copies nothing
+            self.backlog += len(data)
 
     def flush(self) -> None:
-        """Write as much as the launcher takes now."""
+        """Write as much as the pipe takes now."""
         while self._outgoing:
             try:
                 written = os.write(1, self._outgoing[0])
@@ -71,7 +77,7 @@ class Link(Job):
             except OSError:
                 self._shut_down("the launcher has closed its end")
                 return
-            self.waiting -= written
+            self.backlog -= written
             if written == len(self._outgoing[0]):
                 del self._outgoing[0]
             else:

@@ -1,68 +1,68 @@
-"""A worker's log, as the launcher gets it: a stream that only grows, whatever the worker does to the file."""
+"""A worker's log as the launcher gets it: a stream that only grows, even if the worker truncates the file."""
 
 from __future__ import annotations
 
 import os
 
 WINDOW = 1 << 20
-"""Bytes of a worker's log that may be on their way to the console. A slow reader makes the log wait, not the worker."""
+"""Bytes of a worker's log that may be sent ahead of the console. A slow reader delays the log, never the worker."""
 CHUNK = 1 << 18
 """Bytes of a log sent in one frame."""
 TAIL = 1 << 15
-"""Bytes of a log's end that go with the news of a worker's exit."""
+"""Bytes of a log's end that `Exited` carries."""
 FAR = 1 << 22
-"""Bytes before that in which the traceback is looked for whose message is longer: a printed array."""
+"""Bytes before the tail that are searched for the start of a traceback with a long message, such as a printed array."""
 TRACEBACK = b"Traceback (most recent call last):"
 KNOWN = 64
-"""Bytes before where a log is read next: if they have become others, it was truncated and has grown as long again."""
+"""Bytes before the read position that are remembered: if they change, the file was truncated and has grown again."""
 TRUNCATED = b"launch: the worker has truncated its log; it goes on here\n"
-"""Stands in the stream where what comes next is at the beginning of the file again."""
+"""Inserted into the stream where reading starts again at the beginning of the file."""
 
 
 class Log:
-    """The file that a worker's stdout and stderr go to, and how much of it has been told."""
+    """The file that a worker's stdout and stderr go to, and how much of it was shipped."""
 
     def __init__(self, fd: int, begin: int) -> None:
-        """The file, open to be read. `begin`: the bytes that an earlier process of the task has left there."""
+        """`fd`: the file, open for reading. `begin`: the bytes in it of an earlier process of the task."""
         self._fd = fd
         self._begin = begin
         """Where this process's own output begins in the file."""
         self._at = begin
-        """Where in the file what comes next begins."""
+        """The read position in the file."""
         self._last = b""
-        """The last bytes before that, as they were told."""
+        """The last bytes before it, as they were shipped."""
         self._shipped = self._acknowledged = begin
-        """Of the stream."""
+        """Bytes of the stream."""
         self._ends_line = True
 
     @property
     def file(self) -> tuple[int, int]:
-        """Which file it is, by whatever name."""
+        """The identity of the file, whatever its name."""
         found = os.fstat(self._fd)
         return found.st_dev, found.st_ino
 
     @property
-    def told(self) -> int:
-        """How long the stream is by now."""
+    def shipped(self) -> int:
+        """Bytes of the stream so far."""
         return self._shipped
 
-    def go_on_at(self, told: int) -> None:
-        """So much of the stream was told when nobody wrote to the file; it may have been truncated before."""
-        self._shipped = self._acknowledged = told
+    def go_on_at(self, shipped: int) -> None:
+        """Continue a stream of which so many bytes were shipped; more than the file has, if that was truncated."""
+        self._shipped = self._acknowledged = shipped
 
     def go_on_after(self, former: Log) -> None:
-        """Tell the rest of what the task's earlier process wrote."""
+        """Continue the stream of the task's earlier process, whose output may not be shipped to its end."""
         self._at, self._last, self._ends_line = former._at, former._last, former._ends_line
         self._shipped, self._acknowledged = former._shipped, former._acknowledged
         former.close()
 
     @property
     def size(self) -> int:
-        """Of the file."""
+        """Bytes in the file."""
         return os.fstat(self._fd).st_size
 
     def disk_is_full(self) -> bool:
-        """Whether its file system has no room for another byte of this user's."""
+        """Whether its file system has no room left for this user."""
         disk = os.fstatvfs(self._fd)
         return (disk.f_bavail if os.geteuid() else disk.f_bfree) == 0
 
@@ -77,11 +77,11 @@ class Log:
         return self.size < self._at or os.pread(self._fd, len(self._last), before) != self._last
 
     def acknowledge(self, count: int) -> None:
-        """The console has dealt with so many more bytes."""
+        """The console has shown so many more bytes."""
         self._acknowledged += count
 
     def next_chunk(self) -> tuple[int, bytes]:
-        """The next bytes, within the window, and where in the stream they stand."""
+        """The next bytes, within the window, after their offset in the stream; no bytes if there are none now."""
         room = min(CHUNK, WINDOW - (self._shipped - self._acknowledged))
         data = self._next_bytes(room) if room > 0 else b""
         offset = self._shipped
@@ -101,9 +101,9 @@ class Log:
         return data
 
     def tail(self) -> bytes:
-        """The end of what this process has logged, behind the beginning of the traceback that ends there."""
+        """The end of what this process has logged, with the start of the traceback that ends there, if it is long."""
         size = self.size
-        begin = 0 if self._was_truncated else self._begin  # that may have been just now
+        begin = 0 if self._was_truncated else self._begin  # perhaps just now
         start = max(begin, size - TAIL)
         last = os.pread(self._fd, TAIL, start)
         if start == begin or TRACEBACK in last:
@@ -114,15 +114,16 @@ class Log:
         return last if found < 0 else with_traceback(before[found:], last)
 
     def close(self) -> None:
-        """Nothing more is told."""
+        """Nothing more will be read."""
         os.close(self._fd)
 
 
 def with_traceback(traceback: bytes, last: bytes) -> bytes:
-    """The beginning of a traceback and the end of the log, if all that is left out is its message.
+    """The start of a traceback joined to the end of the log, if only a part of its message is left out in between.
 
-    A message goes on in lines that do not begin with a letter; what a program prints after a traceback does, mostly.
+    The further lines of a message (a printed array) mostly do not begin with a letter; what a program prints after a
+    traceback mostly does.
     """
     begin, rest = traceback[: TAIL // 2], traceback[TAIL // 2 :]
-    went_on = any(line[:1].isalpha() for line in rest.split(b"\n")[1:])
-    return last if went_on else begin.rpartition(b"\n")[0] + b"\n" + last[-TAIL // 2 :].partition(b"\n")[2]
+    has_other_output = any(line[:1].isalpha() for line in rest.split(b"\n")[1:])
+    return last if has_other_output else begin.rpartition(b"\n")[0] + b"\n" + last[-TAIL // 2 :].partition(b"\n")[2]

@@ -1,4 +1,4 @@
-"""The agent itself: one loop over descriptors, signals and clocks, which gives each job its turn."""
+"""The agent itself: one event loop over descriptors, signals and timers, which gives each job its turn."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if False:  # names for type checkers only: typing costs start-up time
     More = Callable[["Agent"], Iterable[Job]]
 
 STOP_REQUEST = signal.SIGUSR1
-"""Asks for an orderly end of the run, on all hosts; `launch leftovers --stop` sends it."""
+"""Asks for an orderly stop of the run on all hosts; `launch leftovers --stop` sends it."""
 ORPHAN_GRACE = 0.3
-"""Seconds between SIGTERM and SIGKILL when the launcher is gone: nobody will collect what a worker could still save."""
+"""Seconds between SIGTERM and SIGKILL when the launcher is gone. Nobody would collect what a worker saved then."""
 
 
 class Agent:
-    """It lives as long as the launcher does, and then until nothing is left of what it has started."""
+    """It runs as long as the launcher does, and then until nothing is left of what it has started."""
 
     def __init__(
         self,
@@ -40,17 +40,24 @@ class Agent:
         known: Mapping[str, type[Command]] = COMMANDS,
         more: More = lambda _: (),
     ) -> None:
-        """`guard_gone`: readable once the guard is. `more`: the jobs of an agent that does more than run workers."""
+        """Begin.
+
+        Args:
+            guard_gone: a descriptor that is readable once the guard is gone.
+            known: all commands that the launcher may send.
+            more: makes the additional jobs of an agent that does more than run workers.
+        """
         self._guard_gone: int | None = guard_gone
         self._is_over = False
-        self._told_to_end = False
-        self._asked_to_stop = False
-        self._wakeup = self._heed_signals()
+        self._got_end_signal = False
+        self._got_stop_request = False
+        self._wakeup = self._catch_signals()
         self.link = Link(known, self._dispatch, self._shut_down)
         self._ports = HeldPorts(self.link)
-        self._stopping = Stopping(self.link.tell, self._emptied)
+        self._stopping = Stopping(self.link.tell, self._nothing_left)
         self._workers = Workers(self.link, self._ports, lambda: self._stopping.is_under_way)
-        # in the order of their turns: what ends the run comes early, files last, after what is worth more has been told
+        # In the order of their turns. Commands and the end of the run come early. Gathered files come last, so that
+        # they fill the connection only after logs and events.
         self._jobs: list[Job] = [
             project_job(self.link),
             self.link,
@@ -68,8 +75,8 @@ class Agent:
             self._handlers.update(job.handlers())
 
     # ---- signals
-    def _heed_signals(self) -> int:
-        """From now on signals are noted; a descriptor is readable after each."""
+    def _catch_signals(self) -> int:
+        """Handle signals; return a descriptor that becomes readable with each (`signal.set_wakeup_fd`)."""
         wakeup, wakeup_write = os.pipe()
         for fd in (wakeup, wakeup_write):
             os.set_blocking(fd, False)
@@ -81,27 +88,27 @@ class Agent:
         return wakeup
 
     def _on_signal(self, *_: object) -> None:
-        self._told_to_end = True
+        self._got_end_signal = True
 
     def _on_stop_request(self, *_: object) -> None:
-        self._asked_to_stop = True
+        self._got_stop_request = True
 
     def _after_signals(self) -> None:
-        if self._told_to_end:
+        if self._got_end_signal:
             self._shut_down("the agent was told to end by a signal")
-        if self._asked_to_stop:
-            self._asked_to_stop = False
+        if self._got_stop_request:
+            self._got_stop_request = False
             self.link.tell(StopAsked())
 
     def _reap(self) -> None:
-        """Tell of children that ended; notice when a stop has left none."""
+        """Pass on which children have ended; notice when a stop has left none."""
         try:
             for pid, status in reap():
                 for job in self._jobs:
                     job.child_ended(pid, status)
         except ChildProcessError:
             if self._stopping.is_under_way:
-                self._stopping.end()
+                self._stopping.finish()
 
     # ---- the end
     def _stop(self, asked: Stop) -> None:
@@ -110,20 +117,20 @@ class Agent:
         self._reap()
 
     def _shut_down(self, reason: str) -> None:
-        """Nobody will say what to do any more: stop everything, and end. The reason stands on stderr."""
+        """Without a launcher, stop everything and exit. The reason goes to stderr."""
         if self.link.is_open:
             os.write(2, f"{reason}; all workers were stopped\n".encode())
             for job in self._jobs:
                 job.close()
             self._stop(Stop(signal.SIGTERM, ORPHAN_GRACE))
 
-    def _emptied(self) -> None:
+    def _nothing_left(self) -> None:
         self._workers.look_soon()
         self._is_over = self._is_over or not self.link.is_open
 
     # ---- the loop
     def run(self) -> None:
-        """Serve until the launcher is gone and nothing is left."""
+        """Serve until the launcher is gone and nothing is left of the run."""
         while not self._is_over:
             owners = {fd: job for job in self._jobs for fd in job.polled}
             for fd, _ in self._poller().poll(self._timeout() * 1000 + 0.5):
@@ -153,7 +160,7 @@ class Agent:
         elif fd == self._guard_gone:
             self._guard_gone = None
             self._shut_down("the guard process beside the agent was killed")
-        elif owner is not None and fd in owner.polled:  # an earlier one of this turn may have closed it
+        elif owner is not None and fd in owner.polled:  # an earlier one in this turn may have closed it
             owner.on_ready(fd)
 
     def _dispatch(self, command: Command) -> None:

@@ -1,6 +1,6 @@
-"""All that launcher and agent say to each other, each message once. Both ends are made from this, and so are the tests.
+"""All messages between launcher and agent. Both ends use these classes, and the tests check them all.
 
-To add one: write it here, then the one who sends it and the one who gets it.
+To add a message: write it here, then the code that sends it and the code that handles it.
 """
 
 # No `from __future__ import annotations`: an annotation is the object that checks the field (`fields`).
@@ -48,15 +48,15 @@ class Event(Message):
 
 # ---- the host
 class Hello(Command):
-    """The launcher's first word. Answer: `Ready`, with the values of these environment variables."""
+    """The first command. Answer: `Ready`, with the values of these environment variables."""
 
     lease: float
-    """Seconds without a sign of life from the launcher, after which the agent ends everything."""
+    """Seconds without anything from the launcher after which the agent ends everything."""
     variables: Long[str]
 
 
 class Ready(Event):
-    """What the host tells of itself, once; see `launcher.on_host.agent.facts`."""
+    """The host's facts, sent once; see `launcher.on_host.agent.facts`."""
 
     python: str
     hostname: Words
@@ -72,15 +72,15 @@ class Ready(Event):
 
 
 class Beat(Command):
-    """The launcher lives. Answer: `Alive`."""
+    """A heartbeat. Answer: `Alive`."""
 
 
 class Alive(Event):
-    """The agent does, too."""
+    """The answer to a heartbeat."""
 
 
 class Put(Command):
-    """Write files below the run's directory; `data` has one behind the other. Answer, if that fails: `NotPut`."""
+    """Write files below the run's directory; `data` holds one after the other. Answer, only if that fails: `NotPut`."""
 
     root: AnyText
     files: Long[tuple[AnyText, Count]]
@@ -94,9 +94,9 @@ class NotPut(Event):
 
 # ---- ports
 class Reserve(Command):
-    """Hold one port a task, from `first` to `last` (both 0: any). Answer: `Reserved` or `NotReserved`.
+    """Hold one port for each task, from `first` to `last` (both 0: any). Answer: `Reserved` or `NotReserved`.
 
-    Until the workers start, whoever dials them and knows `word` (if any) is answered there.
+    Until the workers start, the agent answers there to hosts that prove to know `word`, if that is not empty.
     """
 
     names: Long[str]
@@ -114,7 +114,7 @@ class NotReserved(Event):
 
 
 class Target(Message):
-    """A port of another host, and the word that is known there."""
+    """A port of another host, and the word that its agent knows."""
 
     id: str
     address: AnyText
@@ -123,7 +123,7 @@ class Target(Message):
 
 
 class DialPorts(Command):
-    """Try to reach ports, for so many seconds; names may take `look_up` seconds before. Answer: `DialResults`."""
+    """Try to reach ports for `seconds`, after up to `look_up` seconds of resolving names. Answer: `DialResults`."""
 
     targets: Long[Target]
     seconds: float
@@ -131,7 +131,7 @@ class DialPorts(Command):
 
 
 class DialResults(Event):
-    """Of each target, by its `id`: nothing, or why it was not reached."""
+    """For each target's `id`: empty, or why it was not reached."""
 
     results: dict[str, Words]
 
@@ -143,11 +143,12 @@ class NoGate(Event):
 
 
 class Stranger(Event):
-    """Somebody who is no host of the run has been turned away from a task's port, as have so many others."""
+    """A connection to a task's port from an address that is no host of the run was refused."""
 
     task: str
     address: Words
     number: Count
+    """Such addresses so far."""
 
 
 # ---- workers
@@ -164,10 +165,10 @@ class WorkerStart(Message):
 
 
 class Start(Command):
-    """Start workers. Each answers `Started` or `StartFailed`; the first that cannot be started ends the row.
+    """Start workers in this order, until one cannot be started. Answer for each: `Started` or `StartFailed`.
 
-    `hold`: their ports stay held. `admitted`: who may connect to held ports: "all"; the "hosts" of the run; or
-    "loopback" alone. A worker of a task whose process has ended takes its place: same port, same log.
+    `hold`: their ports stay held. `admitted`: who may connect to held ports: "all", the "hosts" of the run, or only
+    "loopback". If a task's process has ended, the new one has the same port and continues its log.
     """
 
     workers: Long[WorkerStart]
@@ -192,18 +193,20 @@ class Listening(Event):
 
 
 class WaitsElsewhere(Event):
-    """A worker with TensorFlow has been at rest for long, and does not listen at its own port."""
+    """A worker with TensorFlow has been idle for long, and does not listen at its own port."""
 
     task: str
     own: Port
     ports: list[Port]
     """Where it listens instead."""
     connected: list[Words]
+    """Peers that it is connected to."""
     dialled: list[Words]
+    """Peers that it tries to connect to."""
 
 
 class SharedPort(Event):
-    """TensorFlow servers of several processes listen at one port: the task and pid of each."""
+    """TensorFlow servers of several processes share a port: the task and pid of each."""
 
     port: Port
     processes: list[tuple[str, Pid]]
@@ -218,7 +221,7 @@ class LogPiece(Event):
 
 
 class Acknowledge(Command):
-    """The console has shown so many bytes more of a log."""
+    """The console has shown so many more bytes of a log."""
 
     task: str
     count: Count
@@ -240,17 +243,17 @@ class Exited(Event):
     out_of_memory: bool
     log_disk_full: bool
     tail: Tail
-    """The end of its log as it stood then."""
+    """The end of its log at that time."""
 
 
 class LogShipped(Event):
-    """A worker has ended, and all of its log has been sent."""
+    """A worker has ended, and its whole log was sent."""
 
     task: str
 
 
 class AwaitEvaluator(Command):
-    """Tell when the evaluator has seen the last checkpoint below its output directory. Answer: `EvaluatorFinished`."""
+    """Report when an evaluator has evaluated the last checkpoint below `directory`. Answer: `EvaluatorFinished`."""
 
     task: str
     directory: AnyText
@@ -269,31 +272,31 @@ class Stop(Command):
 
 
 class Resting(Event):
-    """After a stop signal: a worker that has TensorFlow loaded only waits, or no longer does."""
+    """After a stop signal: a worker with TensorFlow only waits for its peers, or no longer does."""
 
     task: str
     resting: bool
 
 
 class Empty(Event):
-    """Nothing that the run started is left on the host."""
+    """Nothing that the run has started is left on the host."""
 
 
 class Survivors(Event):
-    """SIGKILL did not end these."""
+    """Processes that survived SIGKILL."""
 
     pids: list[Pid]
 
 
 class StopAsked(Event):
-    """Somebody on the host has asked for the end of the run."""
+    """Somebody on the host has asked to stop the run."""
 
 
-# ---- files that the launcher gathers; `number`: of the question
+# ---- files that the launcher gathers; answers repeat the `number` of the command
 class ListFiles(Command):
-    """Tell of every regular file below `root`/name for each of the names; `.` is all that is below `root`.
+    """List every regular file below `root`/name for each of the names; `.` means everything below `root`.
 
-    Answers: `FilesListed`, several times maybe, then `FilesListEnded`.
+    Answers: any number of `FilesListed`, then `FilesListEnded`.
     """
 
     number: Count
@@ -316,10 +319,10 @@ class FilesListEnded(Event):
 
 
 class SendFile(Command):
-    """Send a file from `offset` on if its bytes before that have this SHA-256, else from its beginning.
+    """Send a file from `offset` on if its bytes before that have this SHA-256, otherwise from the beginning.
 
-    However long it has become, no more than its first `size` bytes are sent. Answers: `FilePiece`, until there is
-    `FileSent` or `FilesFailed`.
+    Only its first `size` bytes are sent, even if it has grown. Answers: any number of `FilePiece`, then `FileSent` or
+    `FilesFailed`.
     """
 
     number: Count
@@ -346,31 +349,31 @@ class FileSent(Event):
 
 
 class FilesFailed(Event):
-    """What was asked with this number cannot be done."""
+    """The command with this number cannot be carried out."""
 
     number: Count
     path: AnyText
-    """Of the file, where that is not known anyhow."""
+    """The file, if the command does not say it."""
     code: str
-    """As `ENOSPC`; empty: none of the system's."""
+    """As `ENOSPC`; empty if it is no error of the system."""
     reason: Words
 
 
 class FilesArrived(Command):
-    """So many bytes more of what was sent are dealt with."""
+    """So many more bytes of the pieces were written."""
 
     count: Count
 
 
 class ForgetFiles(Command):
-    """Nobody waits any more for what was asked for and has not been sent."""
+    """Cancel everything that was asked for and is not sent yet."""
 
 
-# ---- files that the launcher brings for the next attempt
+# ---- files that the launcher sends for the next attempt
 class BeginDelivery(Command):
-    """Make ready for files that will be placed below `root`; until then they lie in `staging`. Answer: `DeliveryReady`.
+    """Prepare to receive files for `root`; until `PlaceDelivery` they stay in `staging`. Answer: `DeliveryReady`.
 
-    Of all of these the answer may be `FilesFailed`.
+    The answer to any of these commands may be `FilesFailed`.
     """
 
     number: Count
@@ -381,7 +384,7 @@ class BeginDelivery(Command):
 class DeliveryReady(Event):
     number: Count
     free: Count
-    """Bytes."""
+    """Bytes on the disk."""
 
 
 class DeliverPiece(Command):
@@ -398,7 +401,7 @@ class PieceDelivered(Event):
 
 
 class PlaceDelivery(Command):
-    """Put everything in its place. Answer: `DeliveryPlaced`."""
+    """Move everything to its place. Answer: `DeliveryPlaced`."""
 
     number: Count
     files: Long[tuple[AnyText, Count, TimeNs, str]]
@@ -410,7 +413,7 @@ class DeliveryPlaced(Event):
 
 
 class DropDelivery(Command):
-    """Nobody wants any more what is under way."""
+    """Cancel the delivery."""
 
     number: Count
 
@@ -438,9 +441,10 @@ class DoubtfulFile(NamedRow):
 
 
 class CompareProject(Command):
-    """Find out what of the project is missing in the directory `top`. Answers: `ProjectWaits` maybe, `ProjectCompared`.
+    """Find out what the directory `top` lacks of the project. Answers: perhaps `ProjectWaits`, then `ProjectCompared`.
 
-    Files are called by their place in this list from now on. Of all these commands the answer may be `ProjectFailed`.
+    From now on, a number means the index of a file in this list. The answer to any of these commands may be
+    `ProjectFailed`.
     """
 
     top: AnyText
@@ -448,34 +452,34 @@ class CompareProject(Command):
 
 
 class ProjectWaits(Event):
-    """Another launch has the directory."""
+    """Another launcher has locked the directory; the agent waits."""
 
     path: str
 
 
 class ProjectCompared(Event):
     top: str
-    """The directory's whole path."""
+    """The directory's absolute path."""
     over: bool
-    """Everything is there."""
+    """Nothing is missing."""
     free: Count
     freed: Count
-    """Bytes that there will be more, once files that are wanted are replaced."""
+    """Bytes that replacing the wanted files will free."""
     rsync: bool
-    """The host has it."""
+    """Whether the host has rsync."""
     wanted: Long[Count]
     doubtful: Long[DoubtfulFile]
     in_the_way: Long[tuple[str, str]]
-    """Path, and what stands there."""
+    """Paths that something else occupies, and what it is."""
 
 
 class PrepareProject(Command):
-    """Make ready for the files `wanted`; those of `same` have the right contents. Answer: `ProjectPrepared`."""
+    """Prepare to receive the files `wanted`; those in `same` have the right contents. Answer: `ProjectPrepared`."""
 
     wanted: Long[Count]
     same: Long[Count]
     staging: bool
-    """rsync will bring them."""
+    """rsync will send them."""
 
 
 class ProjectPrepared(Event):
@@ -484,7 +488,7 @@ class ProjectPrepared(Event):
 
 
 class BringProjectPiece(Command):
-    """The bytes of a file from `at` on; the last ones put it in its place. Answer: `ProjectPieceBrought`."""
+    """The bytes of a file from `at` on; the last ones complete it. Answer: `ProjectPieceBrought`."""
 
     number: Count
     at: Count
@@ -492,7 +496,7 @@ class BringProjectPiece(Command):
     mtime_ns: TimeNs
     mode: Mode
     sha256: str
-    """Of all of the file up to here."""
+    """Of the file from its beginning to the end of this piece."""
     data: Bulk
 
 
@@ -501,7 +505,7 @@ class ProjectPieceBrought(Event):
 
 
 class SettleProject(Command):
-    """See what has come. Answer: `ProjectSettled`."""
+    """Check which files have arrived. Answer: `ProjectSettled`."""
 
 
 class ProjectSettled(Event):
@@ -516,10 +520,10 @@ class ProjectFailed(Event):
 
 # ---- programs of `launch doctor`
 class AskProgram(Command):
-    """Run a program, `said` on its stdin. Answers: `ProgramNotRun`; or `ProgramSaid` as it talks, `ProgramEnded`."""
+    """Run a program, with `said` on its stdin. Answers: `ProgramNotRun`; or any `ProgramSaid`, then `ProgramEnded`."""
 
     name: str
-    """What it is called in all messages about it."""
+    """Its name in all messages about it."""
     argv: Long[AnyText]
     env: dict[str, AnyText]
     cwd: AnyText

@@ -1,8 +1,10 @@
-"""Directories of this user's that nobody else can replace or write to: what lies in them, workers run.
+"""Opens directories that no other user can replace or write to, because workers run code that lies in them.
 
-A name below /tmp or /scratch may be made first by another user, or be swapped later for something else. So a path is
-gone step by step from `/` on, each directory is opened from the one above it, and judged as sshd judges the way to a
-user's keys. Who has the directory open opens through it what lies below (`launcher.on_host.agent.below`).
+Below /tmp or /scratch, another user may create a name first, or swap a directory for another one between a check and
+its use. So a path is walked step by step from `/`: each directory is opened relative to the descriptor of the one above
+it, without following links, and then judged by that descriptor, as sshd judges the path to a user's keys. The caller
+gets the last descriptor, and opens everything below through it (`launcher.on_host.agent.below`). What was judged can
+then no longer be swapped.
 """
 
 from __future__ import annotations
@@ -17,22 +19,22 @@ import struct
 
 BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Only with O_DIRECTORY a home that is mounted when somebody goes there (autofs) is mounted."""
+"""O_PATH alone would not make autofs mount a home directory; O_DIRECTORY does."""
 LINK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_LINKS = 40
-"""Symbolic links on one way, as for the kernel."""
+"""Symbolic links in one path, the kernel's own limit."""
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 ACL, ACL_HEAD = "system.posix_acl_access", 4
 ACL_USER, ACL_GROUP, ACL_WRITE = 0x02, 0x08, 0x02
-"""Kinds of an ACL's entries that name somebody, and the right that counts."""
+"""Tags of ACL entries that name a user or a group, and the bit for writing."""
 NOBODY = 65534
-"""The owner, as a user namespace shows it, of what belongs to somebody outside."""
+"""The owner that a user namespace shows for files of users outside of it."""
 WOULD_RUN = ", and workers would run that"
-"""Between what is unsafe and what to do about it, wherever a way to a directory is."""
+"""The middle of every message about a path: after what is unsafe, before what to do about it."""
 
 
 class UnsafeError(OSError):
-    """Another user may decide what lies at a path; the message says who, and what to do."""
+    """Another user can decide what is at a path; the message says who, and what to do."""
 
     def __init__(self, place: str, what: str) -> None:
         super().__init__(errno.EPERM, what, place)
@@ -43,72 +45,74 @@ class UnsafeError(OSError):
 
 
 def own_directory(path: str, key: str, *, private: bool) -> int:
-    """Open a directory of ours; what is missing of it, and of those above, is made with mode 0700.
+    """Open a directory; it and missing parents are made with mode 0700.
 
     Args:
-        path: one that does not begin with `/` begins at the home directory.
-        key: what names the directory in the cluster file, for errors.
-        private: it is nobody's but ours, and no link. Else it is the user's: it may be reached by a link, and be
-            written by the group that nobody else is in.
+        path: relative to the home directory unless it begins with `/`.
+        key: the key of the cluster file that names it, for errors.
+        private: only we use it, so it must not be a link, and only we may write in it. Otherwise it is the user's own
+            directory: it may be reached by a link, and be writable for a group that only this user is in.
 
     Raises:
-        UnsafeError: another user may write in it, or can put another one in its place.
+        UnsafeError: another user can write in it or replace it.
         OSError: no room, no permission...
     """
-    way = _Way(key)
+    walk = _Walk(key)
     try:
-        made = way.go(os.path.join(os.getcwd(), os.path.expanduser("~"), os.path.expanduser(path)), by_link=not private)
-        directory = os.open(".", BELOW, dir_fd=way.directory)
+        made = walk.go(
+            os.path.join(os.getcwd(), os.path.expanduser("~"), os.path.expanduser(path)), by_link=not private
+        )
+        directory = os.open(".", BELOW, dir_fd=walk.directory)
         try:
             if private:
-                _judge_private(directory, way.place, key, made)
+                _judge_private(directory, walk.place, key, made)
             else:
-                _judge_users(directory, way, key)
+                _judge_users(directory, walk, key)
         except OSError:
             os.close(directory)
             raise
         return directory
     finally:
-        way.close()
+        walk.close()
 
 
 def refuse_widened(directory: int, key: str) -> None:
-    """Let a private directory pass that was opened before, unless others may write in it by now.
+    """Check an open private directory again.
 
     Raises:
-        UnsafeError: they may.
+        UnsafeError: its permissions have changed, and others may write in it now.
     """
     _judge_private(directory, os.readlink(f"/proc/self/fd/{directory}"), key, made=False)
 
 
 def why_unsafe(path: str, key: str, *, is_new: bool) -> str:
-    """Why `own_directory` would refuse a directory as unsafe, in its own words; empty: it would not. Nothing is made.
+    """The message with which `own_directory` would refuse a directory as unsafe; empty if it would not. Makes nothing.
 
     Args:
-        path: of the directory, or (`is_new`) of the one in which a private directory is about to be made.
-        key: what names it in the cluster file.
-        is_new: it will hold that one alone, so others may write in it where the sticky bit is set.
+        path: the directory, or (`is_new`) the one in which a private directory is about to be made.
+        key: the key of the cluster file that names it.
+        is_new: only that private directory will be used, so others may write in this one if it has the sticky bit.
     """
-    way = _Way(key, makes=False)
+    walk = _Walk(key, makes=False)
     try:
-        way.go(os.path.join(os.getcwd(), os.path.expanduser("~"), os.path.expanduser(path)), by_link=True)
-        if not is_new and way.is_whole:
-            _judge_users(way.directory, way, key)
+        walk.go(os.path.join(os.getcwd(), os.path.expanduser("~"), os.path.expanduser(path)), by_link=True)
+        if not is_new and walk.is_complete:
+            _judge_users(walk.directory, walk, key)
     except UnsafeError as error:
         return str(error)
     except OSError:
-        return ""  # it cannot be used at all
+        return ""  # it cannot be used for other reasons
     finally:
-        way.close()
+        walk.close()
     return ""
 
 
 def reopened(path: str) -> int:
-    """Open a directory that has been made for us before.
+    """Open a directory that the agent has made before.
 
     Raises:
-        UnsafeError: it is a link, or another user's.
-        OSError: it is not there...
+        UnsafeError: it is a link or belongs to another user by now.
+        OSError: it is missing...
     """
     try:
         directory = os.open(path, BELOW)
@@ -121,28 +125,28 @@ def reopened(path: str) -> int:
     return directory
 
 
-class _Way:
-    """The directories from `/` on, each of which neither its owner nor others will use against us."""
+class _Walk:
+    """A walk from `/` to a directory. Every step is refused if its owner or others could use it against us."""
 
     def __init__(self, key: str, *, makes: bool = True) -> None:
         self._key = key
         self._makes = makes
-        """What is missing is made; else the way ends there."""
-        self.is_whole = True
-        """It has led to its end."""
+        """Make missing directories; otherwise the walk ends at the first one."""
+        self.is_complete = True
+        """Whether the walk has reached the end of the path."""
         self._links = 0
         self._passed: list[tuple[int, str, bool]] = []
-        """Each with its path, and whether nobody but its owner and root may put anything into it."""
+        """Of each directory so far the descriptor, the path, and whether only its owner and root can write in it."""
         self._enter(os.open("/", STEP), "/")
 
     @property
     def directory(self) -> int:
-        """Where the way has led so far."""
+        """The descriptor of the current directory."""
         return self._passed[-1][0]
 
     @property
     def place(self) -> str:
-        """Its path; no link is in it."""
+        """The path of the current directory, without links."""
         return self._passed[-1][1]
 
     def close(self) -> None:
@@ -150,7 +154,7 @@ class _Way:
             os.close(fd)
 
     def go(self, path: str, *, by_link: bool) -> bool:
-        """Go on to the end of a path; whether the last directory was made."""
+        """Walk to the end of a path; return whether the last directory was made."""
         made = False
         steps = _steps(path)
         while steps:
@@ -166,7 +170,7 @@ class _Way:
                 fd = os.open(name, STEP, dir_fd=self.directory)
             except FileNotFoundError:
                 if not self._makes:
-                    self.is_whole = False
+                    self.is_complete = False
                     return False
                 made = self._make(name)
                 steps.append(name)
@@ -213,10 +217,10 @@ class _Way:
             )
 
     def _judge_owner(self, found: os.stat_result, place: str, closed_above: bool) -> None:
-        """Root may do all anyway. One without an account here is an owner by whom a disk was made elsewhere.
+        """Accept root, who can do anything anyway, this user, and an owner without an account on this host.
 
-        A user may make directories that belong to such an owner (by a user namespace), so only where nobody else may
-        write it is one.
+        Such an owner appears where an image or a disk was made elsewhere. But a user can also create directories with
+        such an owner, by a user namespace. So it is only accepted where nobody else may write in the directory above.
         """
         if found.st_uid in (0, os.geteuid()) or (closed_above and _has_no_account(found.st_uid)):
             return
@@ -227,7 +231,7 @@ class _Way:
         )
 
     def _followed(self, name: str) -> list[str]:
-        """The steps that a symbolic link stands for."""
+        """The steps of a symbolic link's target."""
         place = os.path.join(self.place, name)
         link = os.open(name, LINK, dir_fd=self.directory)
         try:
@@ -248,7 +252,7 @@ class _Way:
 
 
 def _steps(path: str) -> list[str]:
-    """The names of a path, the first one last."""
+    """The names in a path, in reverse order."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
@@ -273,19 +277,22 @@ def _judge_private(directory: int, place: str, key: str, made: bool) -> None:
         )
 
 
-def _judge_users(directory: int, way: _Way, key: str) -> None:
-    """Its owner has been judged on the way; even with a sticky bit others may add to it."""
+def _judge_users(directory: int, walk: _Walk, key: str) -> None:
+    """The walk has judged its owner already. A sticky bit is not enough here: it lets others add files."""
     found = os.fstat(directory)
     if writers := _other_writers(directory, found):
         raise UnsafeError(
-            way.place,
+            walk.place,
             f"{writers} may write in it (mode {stat.S_IMODE(found.st_mode):04o}){WOULD_RUN}; "
-            f"`chmod go-w {_quoted(way.place)}`, or name another `{key}`",
+            f"`chmod go-w {_quoted(walk.place)}`, or name another `{key}`",
         )
 
 
 def is_ours(directory: int) -> bool:
-    """Whether it belongs to this user; on a network disk that gives all files one owner, whether it has that one."""
+    """Whether a directory belongs to this user.
+
+    On a network disk that gives all files the same owner, a new file shows whether the directory has that owner.
+    """
     owner = os.fstat(directory).st_uid
     if owner == os.geteuid():
         return True
@@ -302,7 +309,7 @@ def is_ours(directory: int) -> bool:
 
 
 def _other_writers(directory: int, found: os.stat_result) -> str:
-    """Who beside its owner may write in it, for a message; empty: nobody. An ACL shows in the bits of the group."""
+    """Who but its owner may write in it, for a message; empty if nobody. With an ACL, the group bits are its mask."""
     if found.st_mode & stat.S_IWOTH:
         return "any user of this host"
     if not found.st_mode & stat.S_IWGRP:
@@ -313,7 +320,7 @@ def _other_writers(directory: int, found: os.stat_result) -> str:
 
 
 def _acl_names_a_writer(directory: int) -> bool:
-    """Whether its ACL (as acl(5) and the kernel's posix_acl_xattr.h have it) lets another user or a group write."""
+    """Whether its ACL (see acl(5), and the kernel's posix_acl_xattr.h) lets another user or a group write."""
     try:
         acl = os.getxattr(f"/proc/self/fd/{directory}", ACL)
     except OSError:
@@ -326,7 +333,7 @@ def _acl_names_a_writer(directory: int) -> bool:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Whether a group is the one that has only this user in it, as many systems give to each."""
+    """Whether a group is this user's private group, as many systems create for each user."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:
@@ -358,7 +365,7 @@ def _group_name(gid: int) -> str:
 
 
 def user_name(uid: int) -> str:
-    """Of a user, who need not have an account here."""
+    """The name of a user, who need not have an account here."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -370,7 +377,7 @@ def _quoted(path: str) -> str:
 
 
 def not_a_directory(error: OSError, place: str) -> OSError:
-    """What is to be said of something that could not be opened as a directory."""
+    """The error to raise for something that could not be opened as a directory."""
     if error.errno in (errno.ENOTDIR, errno.ELOOP):
         return UnsafeError(place, "this is a link or a file, not the directory that was made here; remove it")
     return OSError(error.errno, error.strerror, place)

@@ -31,10 +31,10 @@ ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def guard(agent: int) -> NoReturn:
-    """Wait for the agent; leave nothing behind it."""
+    """Wait for the agent's end, then kill everything that it has left."""
     prctl(PR_SET_NAME, b"launch-guard")
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-    status = awaited(agent)
+    status = wait_for(agent)
     if os.WIFSIGNALED(status):
         os.write(2, f"the agent was killed by {signal.Signals(os.WTERMSIG(status)).name}\n".encode())
     left = kill_descendants()
@@ -43,39 +43,39 @@ def guard(agent: int) -> NoReturn:
     os._exit(0 if status == 0 and not left else 1)
 
 
-def awaited(child: int) -> int:
-    """Wait for the end of a child, and pass on to it what tells this process to end; return its wait status.
+def wait_for(child: int) -> int:
+    """Wait for a child's end, passing on to it the signals that tell this process to end; return its wait status.
 
-    stdin and stdout are closed here, so that the launcher sees the agent's end as the end of the stream.
+    stdin and stdout are closed in this process, so that the stream ends for the launcher as soon as the agent does.
     """
     for number in ENDING:
         signal.signal(number, lambda *_: send_signal([child], signal.SIGTERM))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # not reaped yet: its pid is still its own
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it is not reaped yet, so no other process can have its pid
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     return os.waitpid(child, 0)[1]
 
 
 def leave_earlier_children() -> None:
-    """Go on in a process without children, where the shell whose place this program took has left it some.
+    """Continue in a new process without children, if this one has inherited some from the login shell that it replaced.
 
-    What a `.bashrc` starts in the background is not ours to end, and neither is anything below it.
+    What a `.bashrc` starts in the background, with everything below it, must not be killed as a part of the run.
     """
     this = os.getpid()
     guard = os.fork()
     if guard:
-        os._exit(0 if awaited(guard) == 0 else 1)
+        os._exit(0 if wait_for(guard) == 0 else 1)
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != this:
         os._exit(1)
 
 
 def main(known: Mapping[str, type[Command]] = COMMANDS, more: More = lambda _: ()) -> None:
-    """Split into guard and agent; greet; serve. `known`, `more`: what `Agent` is made with."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # what the parent blocked or ignored is inherited
+    """Split into guard and agent, greet, serve. `known`, `more`: as for `Agent`."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the parent's mask of blocked signals is inherited
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if missing := lacking():
         raise SystemExit(f"tf-launch: {missing}")
@@ -98,4 +98,4 @@ def main(known: Mapping[str, type[Command]] = COMMANDS, more: More = lambda _: (
     os.set_blocking(1, True)
     os.write(1, GREETING)
     Agent(guard_gone, known, more).run()
-    os._exit(0)  # nothing is left to be written, and taking the interpreter apart would only keep the launcher waiting
+    os._exit(0)  # everything is written, and finalising the interpreter would only delay the launcher

@@ -1,4 +1,4 @@
-"""Ports that are kept for workers, so that nobody else can take them."""
+"""Binds ports and keeps them for workers, so that nobody else can take them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import socket
 from launcher.on_host.agent.sockets import holders_of_names, socket_for_all_addresses
 
 TURN = "tf-launch port %d"
-"""What runs call a socket in the abstract namespace while they bind a port whose last connections may still linger."""
-MOST_TOLD = 3
-"""Ports of which is told who has their names."""
+"""The name in the abstract socket namespace that a run takes while it binds a port with lingering connections."""
+MOST_NAMED = 3
+"""Ports for which an error says who has their names."""
 LISTENS = rb":%04X (?:0{8}|0{32}):0000 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) "
-"""A line of /proc/net/tcp or tcp6: the port, nobody at the other end, the state LISTEN, and which socket it is."""
+"""A line of /proc/net/tcp or tcp6 for a port: no peer, the state LISTEN, and the socket's inode."""
 
 
 def hold_port(port: int) -> socket.socket:
     """Bind `port` (0: any free one) at all addresses and keep it for a worker.
 
-    The bind itself is exclusive: SO_REUSEPORT is set only afterwards, so two runs can never share a port by accident,
-    while the worker (TensorFlow's gRPC server under TF_GRPC_REUSE_PORT=true) can still join the one that is held.
+    The bind is exclusive, because SO_REUSEPORT is set only afterwards: two runs can never share a port by accident, but
+    the worker (TensorFlow's gRPC server with TF_GRPC_REUSE_PORT=true) can join the held one.
 
     Raises:
         OSError: the port is taken.
@@ -39,18 +39,18 @@ def hold_port(port: int) -> socket.socket:
 
 
 class TurnTakenError(OSError):
-    """Another program has the name by which runs take turns at a port; it may have nothing to do with any run."""
+    """Another program has the name that serialises the binding of a port. It need not be a run of ours."""
 
 
 def bind_exclusively(held: socket.socket, address: str, port: int) -> None:
-    """Bind a port that nobody holds, though packets of an earlier run may still be on their way to it (TIME_WAIT).
+    """Bind a port that nobody holds, even if connections of an earlier run linger there (TIME_WAIT).
 
-    SO_REUSEADDR passes over those, but also over another run that does the same at this moment: so each run takes its
-    turn, by a name of that port in the abstract namespace of this network. Any program may take that name, so it is
-    needed only where a bind without it fails.
+    SO_REUSEADDR ignores those, but would also let two runs bind the same port at the same moment. So a run first takes
+    a name for the port in the abstract socket namespace, which only one process of this network namespace can have. Any
+    program may take that name, so it is only used if a plain bind has failed.
 
     Raises:
-        TurnTakenError: the port is waiting (or taken), and so is the name.
+        TurnTakenError: the port is lingering or taken, and the name is taken.
         OSError: the port is taken.
     """
     try:
@@ -97,12 +97,12 @@ def hold_ports(names: list[str], first: int, last: int) -> dict[str, socket.sock
 
 
 def squatters(ports: list[int]) -> str:
-    """Who has the names by which runs take turns at ports which may be free: another run at this moment, or anybody."""
+    """For an error: who has the names of ports that may be free: another run at this moment, or any program."""
     holders = holders_of_names([TURN % port for port in ports])
     if not ports or not holders:
         return ""
-    which = ", ".join(f"{name.rpartition(' ')[2]} ({holder})" for name, holder in sorted(holders.items())[:MOST_TOLD])
-    more = f" and {len(holders) - MOST_TOLD} more" if len(holders) > MOST_TOLD else ""
+    which = ", ".join(f"{name.rpartition(' ')[2]} ({holder})" for name, holder in sorted(holders.items())[:MOST_NAMED])
+    more = f" and {len(holders) - MOST_NAMED} more" if len(holders) > MOST_NAMED else ""
     return (
         f"; {len(holders)} more may be free, but another program has the names by which runs take turns at them "
         f"(`ss -xa` shows them as @{TURN % ports[0]}): {which}{more}"
@@ -110,9 +110,9 @@ def squatters(ports: list[int]) -> str:
 
 
 def listened_at(ports: list[int], but_for: set[int] | frozenset[int] = frozenset()) -> list[int]:
-    """Those of `ports` at which some process of this host listens, but for the sockets (inodes) that are our own.
+    """Those of `ports` at which a process of this host listens, except with the sockets (inodes) in `but_for`.
 
-    A port that is only held does not count.
+    A port that is only bound is not listened at.
     """
     table = b""
     for name in ("tcp", "tcp6"):
@@ -125,6 +125,6 @@ def listened_at(ports: list[int], but_for: set[int] | frozenset[int] = frozenset
 
 
 def close_sockets(held: dict[str, socket.socket]) -> None:
-    """Give the held ports back."""
+    """Release the held ports."""
     for each in held.values():
         each.close()

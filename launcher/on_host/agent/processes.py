@@ -1,4 +1,4 @@
-"""The process tree below this process: found, signalled, reaped."""
+"""The process tree below this process: find, signal and reap it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Iterator
 
 KILL_AGAIN = 0.02
-"""Seconds between two rounds of SIGKILL: a process may have forked between a look at /proc and the signal."""
+"""Seconds between two rounds of SIGKILL: a process may fork after /proc was read and before the signal arrives."""
 UNKILLABLE = 10.0
-"""Seconds of SIGKILL after which what still lives (another user's process, a dead disk) is reported instead."""
+"""Seconds of SIGKILL after which a survivor (another user's process, one that waits for a dead disk) is reported."""
 
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 def prctl(option: int, argument: int | bytes) -> None:
-    """Set an option of this process; a kernel without it leaves things as they are."""
-    import ctypes  # here, and socket below: the launcher, which imports this file for its framing, needs neither
+    """Set an option of this process. A kernel without that option ignores it."""
+    import ctypes  # late: the launcher imports this module, too, and mostly does not need it
 
     libc = ctypes.CDLL(None)
     libc.prctl(option, ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument), 0, 0, 0)
 
 
 def lacking() -> str:
-    """What every machine has, and this one has not; empty: all is there."""
+    """What this machine lacks of the basics (/proc, /dev/null), and the remedy; empty if nothing."""
     try:
         is_ours = os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -40,7 +40,7 @@ def lacking() -> str:
 
 
 def processes() -> dict[int, tuple[int, int]]:
-    """Every process of this host: pid -> (parent's pid, process group)."""
+    """Every process of this host: pid -> (pid of its parent, process group)."""
     found = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -54,7 +54,7 @@ def processes() -> dict[int, tuple[int, int]]:
 
 
 def environment(pid: int) -> list[bytes]:
-    """A process's variables, `NAME=value` each; none where it has ended, or is another user's."""
+    """A process's environment, `NAME=value` each; empty if it has ended or is another user's."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as variables:
             return variables.read().split(b"\0")
@@ -63,7 +63,7 @@ def environment(pid: int) -> list[bytes]:
 
 
 def descendants(root: int, table: dict[int, tuple[int, int]]) -> list[int]:
-    """All processes below `root`, children before grandchildren."""
+    """All processes below `root`, parents before their children."""
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in table.items():
         children.setdefault(parent, []).append(pid)
@@ -74,7 +74,7 @@ def descendants(root: int, table: dict[int, tuple[int, int]]) -> list[int]:
 
 
 def signal_descendants(number: int) -> list[int]:
-    """Signal everything below this process; return what there was."""
+    """Signal everything below this process; return the pids."""
     table = processes()
     below = descendants(os.getpid(), table)
     signal_all(below, number, table)
@@ -88,16 +88,16 @@ def signal_tree(root: int, number: int) -> None:
 
 
 def signal_group(group: int, number: int) -> None:
-    """Signal what is below this process and in that process group: the number may mean another one elsewhere by now."""
+    """Signal the members of a process group that are below this process: the number may have been reused elsewhere."""
     table = processes()
     send_signal([pid for pid in descendants(os.getpid(), table) if table[pid][1] == group], number)
 
 
 def signal_all(below: list[int], number: int, table: dict[int, tuple[int, int]]) -> None:
-    """Signal processes below this one.
+    """Signal these processes below this one.
 
-    SIGKILL goes to whole process groups, too: a process that hops from pid to pid (it forks, the parent ends) is gone
-    when a signal to a pid arrives, but the kernel signals a group in one stroke.
+    SIGKILL goes to their process groups, too. A process that keeps forking and exiting has another pid by the time a
+    signal to the old one arrives, but the kernel signals a group atomically.
     """
     groups = {table[pid][1] for pid in below if pid in table} - {os.getpgrp()} if number == signal.SIGKILL else set()
     send_signal([-group for group in groups] + below, number)
@@ -113,9 +113,12 @@ def send_signal(pids: list[int], number: int) -> None:
 
 
 def reap() -> Iterator[tuple[int, int]]:
-    """Yield (pid, wait status) of each child that has ended. Raises ChildProcessError once there is no child at all.
+    """Yield (pid, wait status) of each child that has ended.
 
-    A subreaper inherits every orphan below it, so "no child" means "no descendant".
+    A subreaper adopts every orphan below it, so for one "no child" means "no descendant".
+
+    Raises:
+        ChildProcessError: there is no child at all.
     """
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
@@ -125,7 +128,7 @@ def reap() -> Iterator[tuple[int, int]]:
 
 
 def has_children() -> bool:
-    """Whether there is a child of this process, be it one that has ended and was not waited for."""
+    """Whether this process has a child, including one that has ended and was not reaped."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""A program that the launcher finds something out by: it is talked to through pipes until it ends."""
+"""Programs that the launcher runs on a host for their output, such as the doctor's probe, through pipes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if False:  # names for type checkers only: typing costs start-up time
 
 PIECE = 1 << 16
 MOST = 1 << 20
-"""Bytes that are taken of its stdout, and of its stderr; a program that writes more finds the pipe closed."""
+"""Bytes that are read from its stdout and from its stderr; then the pipe is closed."""
 LAST_WORDS = 1 << 13
-"""Bytes of stderr that are told."""
+"""Bytes of its stderr that are reported at its end."""
 
 
 class Programs(Job):
-    """All of them, by name."""
+    """All such programs, by name."""
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
         self._tell = tell
         self._programs: dict[str, AskedProgram] = {}
 
     def handlers(self) -> Handlers:
-        return {AskProgram: self._ask, TellProgram: self._say}
+        return {AskProgram: self._ask, TellProgram: self._write_stdin}
 
     def _ask(self, asked: AskProgram) -> None:
         try:
@@ -38,9 +38,9 @@ class Programs(Job):
         except StartError as error:
             self._tell(ProgramNotRun(asked.name, str(error)))
 
-    def _say(self, asked: TellProgram) -> None:
+    def _write_stdin(self, asked: TellProgram) -> None:
         if asked.name in self._programs:
-            self._programs[asked.name].say(asked.said, asked.last)
+            self._programs[asked.name].write_stdin(asked.said, asked.last)
 
     @property
     def polled(self) -> dict[int, int]:
@@ -59,7 +59,7 @@ class Programs(Job):
 
 
 class AskedProgram:
-    """One program. It has no time limit: the launcher waits as long as it likes, and it ends with the agent."""
+    """One program. It has no time limit here: the launcher decides how long to wait, and it ends with the agent."""
 
     def __init__(self, asked: AskProgram, tell: Callable[[Event], None]) -> None:
         """Start it.
@@ -70,9 +70,9 @@ class AskedProgram:
         self._name, self._tell = asked.name, tell
         (stdin, self._stdin), (self._stdout, stdout), (stderr_read, stderr) = (os.pipe() for _ in range(3))
         self._room = {self._stdout: MOST, stderr_read: MOST}
-        """What may still be read at each pipe."""
-        self._to_say, self._last_words = b"", b""
-        self._listens, self._all_said = True, False
+        """Bytes that may still be read from each pipe."""
+        self._unwritten, self._last_words = b"", b""
+        self._stdin_is_open, self._is_complete = True, False
         try:
             self.pid = created(asked, (stdin, stdout, stderr))
         except BaseException:
@@ -82,42 +82,42 @@ class AskedProgram:
             self._close(stdin, stdout, stderr)
         for fd in (self._stdin, *self._room):
             os.set_blocking(fd, False)
-        self.say(asked.said, last=False)
+        self.write_stdin(asked.said, last=False)
 
     @property
     def polled(self) -> dict[int, int]:
-        """What to wait for at which of its pipes."""
+        """Its pipes, each with the events of poll(2) to wait for."""
         reading = dict.fromkeys(self._room, select.POLLIN)
-        return {**reading, self._stdin: select.POLLOUT} if self._listens and self._to_say else reading
+        return {**reading, self._stdin: select.POLLOUT} if self._stdin_is_open and self._unwritten else reading
 
-    def say(self, data: bytes, last: bool) -> None:
-        """Put this on its stdin; close that if it was the last."""
-        self._to_say += data
-        self._all_said |= last
+    def write_stdin(self, data: bytes, last: bool) -> None:
+        """Write this to its stdin, and then close it if it was the last."""
+        self._unwritten += data
+        self._is_complete |= last
         self._write()
 
     def on_ready(self, fd: int) -> None:
-        """Something happened at one of its pipes."""
+        """One of its pipes is ready."""
         if fd == self._stdin:
             self._write()
         else:
             self._read(fd)
 
     def _write(self) -> None:
-        if not self._listens:
+        if not self._stdin_is_open:
             return
         try:
-            self._to_say = self._to_say[os.write(self._stdin, self._to_say) :]
+            self._unwritten = self._unwritten[os.write(self._stdin, self._unwritten) :]
         except BlockingIOError:
             return
-        except OSError:  # it has closed its end
-            self._to_say, self._all_said = b"", True
-        if self._all_said and not self._to_say:
-            self._listens = False
+        except OSError:  # it has closed its stdin
+            self._unwritten, self._is_complete = b"", True
+        if self._is_complete and not self._unwritten:
+            self._stdin_is_open = False
             self._close(self._stdin)
 
     def _read(self, fd: int) -> bool:
-        """Take what there is in a pipe now; whether there may be more."""
+        """Read what is in a pipe now; return whether there may be more."""
         try:
             data = os.read(fd, min(PIECE, self._room[fd]))
         except BlockingIOError:
@@ -134,13 +134,13 @@ class AskedProgram:
         return True
 
     def ended(self, status: int) -> None:
-        """It has been reaped. What it left running may hold the pipes; nobody waits for that."""
+        """It was reaped: report it. Processes that it left may still have its pipes open; they are not waited for."""
         for fd in list(self._room):
             while self._read(fd):
                 continue
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         self._tell(ProgramEnded(self._name, None if number else os.WEXITSTATUS(status), number, self._last_words))
-        self._close(*self._room, *([self._stdin] if self._listens else []))
+        self._close(*self._room, *([self._stdin] if self._stdin_is_open else []))
 
     @staticmethod
     def _close(*fds: int) -> None:

@@ -1,4 +1,4 @@
-"""The file that `LAUNCH_PROGRESS` names: the newest line of it, whatever a program has made of the file."""
+"""The newest line of the file that `LAUNCH_PROGRESS` names, whatever a program does to that file."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import os
 import stat
 
 TAIL = 1 << 16
-"""Bytes at the file's end in which the newest line is looked for."""
+"""Bytes at the file's end that are searched for the newest line."""
 LONGEST = 1 << 12
-"""Bytes of a line; what is longer is no report."""
+"""Bytes of a line; a longer one is ignored."""
 
 
 class Reports:
-    """Of one worker. Only a regular file is opened: a pipe or a device would have the agent wait, or act."""
+    """The reports of one worker. Only a regular file is opened: a pipe could block the agent, a device do anything."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._seen: tuple[int, ...] | None = None
-        """What the file was when it was read last."""
+        """The file's identity when it was last read."""
         self._at = 0
-        """Where in the file the first line begins that has not been read."""
+        """The offset of the first line that was not read."""
         self.count = 0
-        """Bytes of reports so far. It only grows; 0: there has been no report."""
+        """Bytes of reports so far, which only grow; 0 if there was none."""
 
     def newest(self) -> bytes:
-        """The last whole line that has come since the last look, or nothing. A look takes no longer for a long file."""
+        """The last complete line since the last call, if any. A long file takes no longer than a short one."""
         try:
             if identity(os.lstat(self._path)) == self._seen:
                 return b""
@@ -57,10 +57,10 @@ class Reports:
         return newest if whole and len(newest) <= LONGEST else b""
 
     def _was_rewritten(self, fd: int, size: int) -> bool:
-        """Whether what has been read is no longer the beginning of the file."""
+        """Whether the file no longer starts with what was read."""
         return size <= self._at or (self._at > 0 and os.pread(fd, 1, self._at - 1) != b"\n")
 
 
 def identity(found: os.stat_result) -> tuple[int, ...]:
-    """Differs where the file is another one, or was written to."""
+    """Changes if the file is replaced or written to."""
     return found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns

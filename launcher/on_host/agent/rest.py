@@ -1,4 +1,4 @@
-"""Whether the processes of a worker are at rest: they compute nothing, read and write nothing, and wait for no disk.
+"""Whether a worker's processes are idle: they use no CPU, read and write nothing, and wait for no disk.
 
 Measured with TensorFlow 2.21 on Linux 6.18, every second: a worker that waits for a peer when it starts, in a
 collective, or in `Server.join` takes 0 to 5 ms of CPU a second (/proc/PID/task/*/schedstat), for heartbeats and
@@ -11,65 +11,69 @@ from __future__ import annotations
 import os
 
 AT_REST = 2.0
-"""Seconds of rest after a stop signal that show that a worker does not save."""
+"""Idle seconds after a stop signal that show that a worker is not saving anything."""
 PATIENCE = 30.0
-"""Seconds of rest after which a worker that does not listen at its own address is told of."""
+"""Idle seconds after which a worker that does not listen at its own address is reported."""
 BUSY = 0.02
-"""Of one core: four times and more what a waiting TensorFlow takes, a fraction of what any work does."""
+"""Of one core: at least four times what a waiting TensorFlow uses, and a fraction of what real work does."""
 TICKS = 2
-"""Of the kernel's clock, by which a short look may overstate the CPU time."""
+"""Clock ticks by which a short measurement may overstate the CPU time."""
 BYTES = 1024
-"""Read and written: less is threads that wake each other (gRPC writes 8 bytes to an eventfd)."""
+"""Bytes read and written. Less than that is threads waking each other (gRPC writes 8 bytes to an eventfd)."""
 
 
 class Rest:
-    """For how long a tree of processes has been at rest."""
+    """Measures how long a process tree has been idle."""
 
     def __init__(self) -> None:
         self.since = 0.0
         self.before: Use | None = None
 
-    def look(self, pids: list[int], told: int, now: float) -> float:
-        """Measure; return for how many seconds there has been nothing but rest, as far as the looks so far can tell.
+    def measure(self, pids: list[int], output: int, now: float) -> float:
+        """Return for how many seconds the tree has been idle, as far as the measurements so far show.
 
         Args:
             pids: all processes of the tree.
-            told: a number that grows with all that they print and report.
+            output: a number that grows with everything that they print and report.
             now: the time in seconds.
         """
-        use = Use(pids, told)
-        if self.before is None or not use.rests(self.before, now - self.since) or any(map(has_busy_thread, pids)):
+        use = Use(pids, output)
+        if (
+            self.before is None
+            or not use.is_idle_since(self.before, now - self.since)
+            or any(map(has_busy_thread, pids))
+        ):
             self.before, self.since = use, now
         return now - self.since
 
 
 class Use:
-    """What the processes of a tree have used since each of them started."""
+    """What the processes of a tree have used in total."""
 
-    def __init__(self, pids: list[int], told: int) -> None:
+    def __init__(self, pids: list[int], output: int) -> None:
         self.pids = set(pids)
-        self.told = told
+        self.output = output
         self.ticks = sum(map(cpu_ticks, pids))
         self.bytes = sum(map(bytes_moved, pids))
 
-    def rests(self, before: Use, seconds: float) -> bool:
-        """Whether nothing was done in the `seconds` since `before`. A process that came or went is work, too."""
+    def is_idle_since(self, before: Use, seconds: float) -> bool:
+        """Whether nothing was done in the `seconds` since `before`. A process that started or ended counts as work."""
         allowed = TICKS + BUSY * seconds * os.sysconf("SC_CLK_TCK")
         return (
-            (self.pids, self.told) == (before.pids, before.told)
+            (self.pids, self.output) == (before.pids, before.output)
             and self.ticks - before.ticks <= allowed
             and self.bytes - before.bytes <= BYTES
         )
 
 
 def cpu_ticks(pid: int) -> int:
-    """CPU time of a process and all of its threads, in ticks of the kernel's clock; 0: it has ended."""
+    """CPU time of a process with all its threads, in clock ticks; 0 if it has ended."""
     fields = stat_fields(f"/proc/{pid}/stat")
     return int(fields[11]) + int(fields[12]) if fields else 0
 
 
 def bytes_moved(pid: int) -> int:
-    """Bytes that a process has read and written by its calls; 0 where the kernel does not tell."""
+    """Bytes that a process has read and written by system calls; 0 if the kernel does not tell."""
     try:
         with open(f"/proc/{pid}/io", "rb") as io:
             return sum(int(line.split()[1]) for line in io if line.startswith((b"rchar", b"wchar")))
@@ -78,7 +82,7 @@ def bytes_moved(pid: int) -> int:
 
 
 def has_busy_thread(pid: int) -> bool:
-    """Whether a thread would run if a core were free (R), or waits for a disk (D): a save on a dead NFS is no rest."""
+    """Whether a thread is running or runnable (R), or waits for a disk (D): saving to a dead NFS is not idleness."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -89,7 +93,7 @@ def has_busy_thread(pid: int) -> bool:
 def waits_for_lock(pid: int) -> bool:
     """Whether the main thread waits in a futex, as TensorFlow does for its peers, and not in a sleep or for a child.
 
-    True also where the kernel does not tell (it says 0).
+    True also if the kernel does not tell (it says 0).
     """
     try:
         with open(f"/proc/{pid}/wchan", "rb") as channel:
@@ -100,7 +104,7 @@ def waits_for_lock(pid: int) -> bool:
 
 
 def tensorflow_process(pids: list[int]) -> int | None:
-    """The first of the processes that has TensorFlow loaded. Parents stand before their children."""
+    """The first of these processes that has TensorFlow loaded; None if none has. Parents must precede children."""
     return next((pid for pid in pids if has_tensorflow(pid)), None)
 
 
@@ -114,7 +118,7 @@ def has_tensorflow(pid: int) -> bool:
 
 
 def stat_fields(path: str) -> list[bytes]:
-    """The fields of a `stat` file behind the process's name, its state first; empty: it has ended."""
+    """The fields of a `stat` file after the process's name, its state first; empty if it has ended."""
     try:
         with open(path, "rb") as stat:
             return stat.read().rpartition(b")")[2].split()

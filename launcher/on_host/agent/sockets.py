@@ -1,4 +1,4 @@
-"""A socket as TensorFlow's; and which process has which: who listens where, to whom it is connected. From /proc."""
+"""Sockets like TensorFlow's, and from /proc who has which socket: where processes listen and what they connect to."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class TcpSocket:
 
     @property
     def port(self) -> int:
-        """Its own."""
+        """Its own port."""
         return int(self.local.rpartition(":")[2], 16)
 
     @property
     def peer(self) -> str:
-        """The other end, as a person writes it: `10.0.0.2:40001`, `[2001:db8::2]:40001`."""
+        """The other end: `10.0.0.2:40001`, `[2001:db8::2]:40001`."""
         address, _, port = self.remote.partition(":")
         return f"{readable(address)}:{int(port, 16)}"
 
 
 def socket_for_all_addresses() -> tuple[socket.socket, str]:
-    """One for TCP at every address of this machine, over IPv6 too where TensorFlow's would; and what to bind it to.
+    """A TCP socket for all addresses of this machine, of the family that TensorFlow would use; and what to bind it to.
 
-    TensorFlow's server listens over IPv4 alone on a machine that has no ::1, whatever other addresses it has.
+    TensorFlow's server listens at IPv4 alone on a machine without ::1, even if that has other IPv6 addresses.
     """
     if not has_ipv6_loopback():
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0"
@@ -47,7 +47,7 @@ def socket_for_all_addresses() -> tuple[socket.socket, str]:
 
 
 def has_ipv6_loopback() -> bool:
-    """Whether a socket can have the address ::1."""
+    """Whether a socket can be bound to ::1."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as each:
             each.bind(("::1", 0))
@@ -57,7 +57,7 @@ def has_ipv6_loopback() -> bool:
 
 
 def tcp_sockets(pid: int) -> list[TcpSocket]:
-    """All of the network that a process is in."""
+    """All TCP sockets in a process's network namespace."""
     found = []
     for name in ("tcp", "tcp6"):
         try:
@@ -69,7 +69,7 @@ def tcp_sockets(pid: int) -> list[TcpSocket]:
 
 
 def inodes_of(pid: int) -> set[str]:
-    """The sockets that a process has open."""
+    """The inodes of a process's open sockets."""
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except OSError:
@@ -79,7 +79,7 @@ def inodes_of(pid: int) -> set[str]:
 
 
 def holders_of_names(names: list[str]) -> dict[str, str]:
-    """Who has these names in the abstract namespace of Unix sockets, as far as that can be seen: name -> who."""
+    """Who has these names in the abstract socket namespace, for a message: name -> who."""
     inodes = {}
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="replace") as table:
@@ -98,7 +98,7 @@ def holders_of_names(names: list[str]) -> dict[str, str]:
 
 
 def name_of(pid: str) -> str:
-    """What a process is called."""
+    """A process's name."""
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
             return name.read().strip()
@@ -107,7 +107,7 @@ def name_of(pid: str) -> str:
 
 
 def target_of(link: str) -> str:
-    """Where a link of /proc points to; empty: it is gone."""
+    """Where a link of /proc points to; empty if it is gone."""
     try:
         return os.readlink(link)
     except OSError:
@@ -115,10 +115,10 @@ def target_of(link: str) -> str:
 
 
 def shared_ports(pids: Iterable[int]) -> Iterator[tuple[int, list[int]]]:
-    """Each port at which several of these processes listen with sockets of their own, and which.
+    """Each port at which several of these processes listen with sockets of their own, and their pids.
 
-    SO_REUSEPORT lets them: the kernel then gives each connection to any one of them. A TensorFlow server has several
-    sockets at its port, and a child that has inherited its parent's sockets shares them without harm.
+    SO_REUSEPORT allows that, and the kernel gives each connection to any of them. Several sockets of one process are
+    normal (TensorFlow has several), and so is a child with its parent's sockets.
     """
     pids = list(pids)
     listening: dict[str, set[str]] = {}
@@ -142,7 +142,7 @@ def shared_ports(pids: Iterable[int]) -> Iterator[tuple[int, list[int]]]:
 
 
 def readable(address: str) -> str:
-    """An address as /proc/net has it, in words of four bytes of this machine's order."""
+    """An address from /proc/net, where it is in words of four bytes in this machine's byte order."""
     raw = b"".join(bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8))
     if len(raw) == 4:
         return socket.inet_ntop(socket.AF_INET, raw)

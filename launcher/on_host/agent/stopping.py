@@ -1,4 +1,4 @@
-"""The end of everything that the run has started on this host: the signal, a grace, SIGKILL, and who survives that."""
+"""Stops everything that the run has started on this host: a signal, then SIGKILL until nothing is left."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if False:  # names for type checkers only: typing costs start-up time
 
 
 class Stopping(Job):
-    """From the first signal to the moment when nothing is left."""
+    """Stops the run, from the first signal until nothing is left."""
 
-    def __init__(self, tell: Callable[[Event], None], emptied: Callable[[], None]) -> None:
-        """`emptied`: called once nothing is left, or nothing more can be done about it."""
+    def __init__(self, tell: Callable[[Event], None], nothing_left: Callable[[], None]) -> None:
+        """`nothing_left`: called once no process is left, or what is left cannot be killed."""
         self._tell = tell
-        self._emptied = emptied
+        self._nothing_left = nothing_left
         self._kill_at = math.inf
         self._give_up_at = math.inf
 
@@ -32,9 +32,9 @@ class Stopping(Job):
         return self._kill_at < math.inf
 
     def begin(self, number: int, grace: float) -> None:
-        """Signal everything below (0: nothing); SIGKILL follows after `grace` seconds, or when it was due anyway."""
+        """Signal everything below the agent (0: nothing); SIGKILL follows after `grace` seconds, or when it was due."""
         if number:
-            send_signal(signal_descendants(number), signal.SIGCONT)  # a stopped process takes no other signal
+            send_signal(signal_descendants(number), signal.SIGCONT)  # a suspended process would not get the signal
         self._kill_at = min(self._kill_at, time.monotonic() + grace)
 
     @property
@@ -49,10 +49,10 @@ class Stopping(Job):
         left = signal_descendants(signal.SIGKILL)
         if now > self._give_up_at:
             self._tell(Survivors(left[:MOST_LISTED]))
-            self.end()
+            self.finish()
 
-    def end(self) -> None:
-        """Nothing is left."""
+    def finish(self) -> None:
+        """Report that nothing is left."""
         self._kill_at = self._give_up_at = math.inf
         self._tell(Empty())
-        self._emptied()
+        self._nothing_left()

@@ -1,4 +1,4 @@
-"""Files that the launcher brings along for a run: what a worker needs of ours on a host that has nothing of it."""
+"""Files that the launcher sends for a run: what workers need of tf-launch on a host where it is not installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from launcher.on_host.agent.below import directory_below, remove_below, write_be
 
 
 def write_files(directory: int, files: list[tuple[str, int]], body: bytes) -> None:
-    """Write `files` ([path below `directory`, size] each) from `body`, which holds one after the other.
+    """Write `files` (path below `directory` and size of each) from `body`, in which they follow each other.
 
     Raises:
         OSError: no room, no permission...
@@ -35,7 +35,7 @@ def _opened(open_ones: dict[str, int], path: str) -> int:
 
 
 def remove_older(directory: int, files: list[tuple[str, int]]) -> None:
-    """Remove what earlier launches of the run have brought along."""
+    """Remove the files that earlier launches of the run have sent."""
     current = {path.partition("/")[0] for path, _ in files}
     kinds = {name.partition("-")[0] for name in current}
     for name in os.listdir(directory):

@@ -1,4 +1,4 @@
-"""Looks at the workers from time to time, and tells the launcher which of them only wait, and which share a port."""
+"""Looks at the workers from time to time, and reports which of them only wait, and which share a port."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if False:  # names for type checkers only: typing costs start-up time
 STOP_LOOK = 0.25
 """Seconds between two looks after a stop signal."""
 FIRST_LOOK, LAST_LOOK = 1.0, 10.0
-"""Seconds before the first look at workers that run, and between two later on."""
+"""Seconds before the first look at running workers, and between two looks later on."""
 
 
 class Watch:
-    """The workers of this host from their start to their end."""
+    """Watches the workers of this host."""
 
     def __init__(self, tell: Callable[..., None], now: float, patience: float = PATIENCE) -> None:
         self.tell = tell
@@ -31,18 +31,18 @@ class Watch:
         self.due = now + self.pause
         self.rests: dict[str, Rest] = {}
         self.resting: set[str] = set()
-        self.told: set[str | int] = set()
-        """Tasks that wait elsewhere, and shared ports: each is told once."""
+        self.reported: set[str | int] = set()
+        """Tasks that wait elsewhere, and shared ports: each is reported once."""
 
     def begin_stop(self) -> None:
-        """The workers were told to stop: rest counts from now on."""
+        """The workers got a stop signal: measure idleness from now on."""
         if not self.stopping:
             self.stopping = True
             self.due = 0.0
             self.rests.clear()
 
     def look(self, workers: Iterable[Worker], now: float) -> None:
-        """Look, if it is time, and tell what has changed."""
+        """Look, if that is due, and report what has changed."""
         if now < self.due:
             return
         self.due = now + (STOP_LOOK if self.stopping else self.pause)
@@ -65,38 +65,38 @@ class Watch:
                 self.tell(Resting(worker.name, rests))
 
     def _seconds_of_rest(self, worker: Worker, pids: list[int], now: float) -> float:
-        return self.rests.setdefault(worker.name, Rest()).look(pids, worker.told_bytes(), now)
+        return self.rests.setdefault(worker.name, Rest()).measure(pids, worker.output_bytes(), now)
 
     # ---- while they run
     def _look_for_waits(self, trees: dict[Worker, list[int]], now: float) -> None:
         for worker, pids in trees.items():
-            # Whoever listens at its own address may wait there for its peers as long as it likes.
-            if worker.listens or worker.reports.count or worker.name in self.told:
+            # A worker that listens at its own address may wait for its peers as long as it likes.
+            if worker.listens or worker.reports.count or worker.name in self.reported:
                 continue
             if self._seconds_of_rest(worker, pids, now) >= self.patience and waits_in_tensorflow(pids):
-                self.told.add(worker.name)
+                self.reported.add(worker.name)
                 self.tell(WaitsElsewhere(worker.name, worker.port, **connections(pids)))
 
     def _look_for_shared_ports(self, trees: dict[Worker, list[int]]) -> None:
         owners = {pid: worker for worker, pids in trees.items() for pid in pids}
         own_ports = {worker.port for worker in trees}
         for port, pids in shared_ports(owners):
-            sharing = [pid for pid in pids if port not in self.told and has_tensorflow(pid)]
+            sharing = [pid for pid in pids if port not in self.reported and has_tensorflow(pid)]
             tasks = {owners[pid].name for pid in sharing}
-            # At another port, the processes of one task may well share on purpose, as servers do that fork.
+            # At other ports, the processes of one task may share on purpose, as forking servers do.
             if len(sharing) > 1 and (port in own_ports or len(tasks) > 1):
-                self.told.add(port)
+                self.reported.add(port)
                 self.tell(SharedPort(port, [(owners[pid].name, pid) for pid in sharing]))
 
 
 def waits_in_tensorflow(pids: list[int]) -> bool:
-    """Whether the program has TensorFlow loaded, and its main thread waits for a lock: for its peers, then."""
+    """Whether the program has TensorFlow loaded and its main thread waits for a lock, as it does for its peers."""
     program = tensorflow_process(pids)
     return program is not None and waits_for_lock(program)
 
 
 def connections(pids: list[int]) -> dict[str, Any]:
-    """At which ports processes listen, whom they are connected to, and whom they try to reach; not each other."""
+    """The ports that processes listen at, the peers that they are connected to, and those they try to connect to."""
     inodes = {inode for pid in pids for inode in inodes_of(pid)}
     own = [each for each in tcp_sockets(pids[0]) if each.inode in inodes]
     ports = {each.port for each in own}

@@ -1,4 +1,4 @@
-"""One worker: its process, its log, its reports of progress."""
+"""One worker: its process, its log, its progress reports."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ if False:  # names for type checkers only: typing costs start-up time
 
 
 class StartError(Exception):
-    """A worker's process could not be created; the message says why."""
+    """A process could not be started; the message says why."""
 
 
 class Worker:
-    """One task's process, and the two files that it writes for the launcher."""
+    """One task's process, and the two files that it writes for the launcher: log and progress."""
 
     def __init__(self, name: str, pid: int, port: int, log: int, progress: str, logged: int) -> None:
-        """Nothing is told yet.
+        """Begin with nothing shipped.
 
         Args:
             name: the task's slug.
             pid: the process.
-            port: where it is to listen.
-            log: its log, open to be read.
-            progress: the path of its reports.
-            logged: the bytes that an earlier process of the task has left in its log, all of them told already.
+            port: where it should listen.
+            log: its log, open for reading.
+            progress: the path of its progress file.
+            logged: bytes of its log that an earlier process of the task has written, and that were shipped already.
         """
         self.name = name
         self.pid = pid
@@ -63,47 +63,49 @@ class Worker:
         self.kills_before = out_of_memory_kills()
 
     def go_on_after(self, former: Worker) -> None:
-        """Tell the rest of what the task's earlier process wrote, and end what that one has left behind."""
+        """Ship the rest of the earlier process's output first, and kill what that process has left behind."""
         self.log.go_on_after(former.log)
         self.reports = former.reports
         signal_group(former.pid, signal.SIGKILL)
 
     def runs_tensorflow(self) -> bool:
-        """Whether TensorFlow is loaded in its process, or in one that it has started."""
+        """Whether its process, or one below it, has TensorFlow loaded."""
         return tensorflow_process([self.pid, *descendants(self.pid, processes())]) is not None
 
-    def told_bytes(self) -> int:
-        """How much it has printed and reported so far."""
+    def output_bytes(self) -> int:
+        """Bytes that it has printed and reported so far."""
         return self.log.size + self.reports.count
 
 
 def start_worker(wanted: WorkerStart) -> Worker:
-    """Create a worker's process in a session of its own, its stdout and stderr going straight to its log file.
+    """Start a worker in a session of its own. Its stdout and stderr go straight to its log file.
+
+    No pipe: a pipe that nobody reads for a while would block the worker.
 
     Raises:
         StartError: no such program, no such working directory, no room for the log...
     """
-    log, shown = opened_files(wanted.log, wanted.env["LAUNCH_OUTPUT_DIR"])
+    log, log_reader = opened_files(wanted.log, wanted.env["LAUNCH_OUTPUT_DIR"])
     logged = os.fstat(log).st_size
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pid = created(wanted, (null, log, log))
     except StartError:
-        os.close(shown)
+        os.close(log_reader)
         raise
     finally:
         os.close(null)
         os.close(log)
-    return Worker(wanted.task, pid, wanted.port, shown, wanted.progress, logged)
+    return Worker(wanted.task, pid, wanted.port, log_reader, wanted.progress, logged)
 
 
 def opened_files(log: str, output: str) -> tuple[int, int]:
-    """Make what a worker writes to: its log, opened to be written and to be read, and the output directory.
+    """Make a worker's log and its output directory; return the log open for writing, and open for reading.
 
-    They lie in the run's directory: `attempt-N/TASK.log`, and a directory, or a link of the user's to one.
+    Both are in the run's directory: `attempt-N/TASK.log`, and a directory, or the user's link to one.
 
     Raises:
-        StartError: no room for it, something else is in its place...
+        StartError: no room, something else is in the way...
     """
     attempt, name = os.path.split(log)
     at = output
@@ -126,7 +128,7 @@ def opened_files(log: str, output: str) -> tuple[int, int]:
 
 
 def make_output(run: int, name: str) -> None:
-    """Make a directory in the run's, unless there is one."""
+    """Make a directory in the run's directory unless there is one."""
     try:
         os.mkdir(name, 0o700, dir_fd=run)
     except FileExistsError:
@@ -134,7 +136,10 @@ def make_output(run: int, name: str) -> None:
 
 
 def created(wanted: Program, streams: tuple[int, int, int]) -> int:
-    """Create a process in a session of its own, with these as stdin, stdout and stderr; return its pid.
+    """Start a program in a session of its own, with these as stdin, stdout and stderr; return its pid.
+
+    It forks by itself because of what the child has to do before exec (`become`). The child reports a failure through
+    a pipe that a successful exec closes.
 
     Raises:
         StartError: no such program, no such working directory...
@@ -162,14 +167,14 @@ def created(wanted: Program, streams: tuple[int, int, int]) -> int:
 
 
 def become(wanted: Program, agent: int, streams: tuple[int, int, int], error_write: int) -> NoReturn:
-    """In the child: become the program, or tell the agent why not."""
+    """In the child: become the program, or report through the pipe why not."""
     doing = "start"
     try:
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != agent:
             os._exit(127)
-        # an ignored or blocked signal (nohup, a shell's `&`) is inherited through exec and would make a worker deaf
+        # Ignored and blocked signals (nohup, a shell's `&`) would be inherited through exec.
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -182,7 +187,7 @@ def become(wanted: Program, agent: int, streams: tuple[int, int, int], error_wri
         environment["PWD"] = os.getcwd()
         program = os.path.expanduser(wanted.argv[0])
         doing = f"run {program}"
-        # a Python finds its virtual environment by what it is called
+        # The full path as argv[0]: by it, a Python finds its virtual environment.
         os.execvpe(program, [program, *wanted.argv[1:]], environment)
     except BaseException as error:
         reason = why_not(error, doing) if isinstance(error, OSError) else repr(error)
@@ -191,14 +196,14 @@ def become(wanted: Program, agent: int, streams: tuple[int, int, int], error_wri
 
 
 def why_not(error: OSError, doing: str) -> str:
-    """What the system says, and what it does not say of a program's file that is there and cannot be run."""
+    """The error's text, and what it leaves open if a program's file exists but cannot be run."""
     action, _, path = doing.partition(" ")
     found = what_is_wrong(path, error.errno) if action == "run" and os.sep in path else ""
     return f"{error.strerror} ({found})" if found else str(error.strerror)
 
 
 def what_is_wrong(path: str, code: int | None) -> str:
-    """With a file that exec has refused to run; empty: nothing that the system's own words do not tell."""
+    """What is wrong with a file that exec has refused; empty if the error's text says enough."""
     if os.path.isdir(path):
         return "it is a directory"
     if code == errno.EACCES and os.path.exists(path) and not os.access(path, os.X_OK):

@@ -18,7 +18,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from launcher.on_host.agent.gate import prove_that_kernel_obeys
+from launcher.on_host.agent.gate import check_kernel
 
 TENSORFLOWS = (
     *("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-aarch64", "tensorflow-cpu-aws"),
@@ -77,7 +77,7 @@ def surroundings() -> dict[str, Any]:
 def gate() -> str:
     """Why strangers could not be kept off the workers' ports; empty: they could."""
     try:
-        prove_that_kernel_obeys()
+        check_kernel()
     except OSError as error:
         return error.strerror or str(error)
     return ""
