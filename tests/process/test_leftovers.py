@@ -144,11 +144,11 @@ def test_a_run_under_way_is_stopped_by_its_launcher_and_is_no_success(
 
 
 def test_of_two_runs_of_one_name_only_the_one_that_is_meant_is_stopped(
-    leftovers: Leftovers, launch: Callable[..., Launch], tmp_path: Path
+    leftovers: Leftovers, launch: Callable[..., Launch], cluster: Callable[..., tuple[str, str]], tmp_path: Path
 ) -> None:
-    """As two have it that begin within the same second in different directories."""
+    """As two have it that begin within the same second in different directories; here no other run has their name."""
     once = '[ "$LAUNCH_ATTEMPT" != 0 ] || exit 1; echo "$LAUNCH_RUN_ID"; sleep 600'
-    first = launch("--workers", "1", "--", "sh", "-c", once)
+    first = launch(*cluster(1, name=uuid.uuid4().hex), "--", "sh", "-c", once)
     assert first.wait() == 1
     copy = shutil.copytree(first.run_directory, tmp_path / "elsewhere" / first.run_directory.name)
     resumed = [launch("--resume", each) for each in (first.run_directory, copy)]
