@@ -9,6 +9,7 @@ import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -54,6 +55,7 @@ SAYING_NOTHING = {"manager", "managers", "util", "utils", "helper", "helpers", "
 SLOW_TO_IMPORT = {"asyncio", "keras", "msgspec", "numpy", "portpicker", "psutil", "rich", "tensorflow", "yaml"}
 
 
+@cache
 def sources(package: str) -> list[Path]:
     """All modules of a package."""
     return sorted((ROOT / package).rglob("*.py"))
@@ -65,12 +67,27 @@ def name_below(package: str, path: Path) -> str:
     return ".".join(parts if len(parts) == 1 else [part for part in parts if part != "__init__"])
 
 
-@cache
+class Names(NamedTuple):
+    """Those that a module contains."""
+
+    imported: frozenset[str]
+    """Full names of all that it imports, wherever in the module: `from a import b` gives `a.b`."""
+    defined: frozenset[str]
+    """Of its classes and functions."""
+
+
 def imported(path: Path) -> frozenset[str]:
-    """Full names of all that a module imports, wherever in the module: `from a import b` gives `a.b`."""
+    return names(path).imported
+
+
+@cache
+def names(path: Path) -> Names:
     found: set[str] = set()
+    defined: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert (node.level == 1) is (path in COPIED_AS_A_FOLDER and node.module in CHAPTERS), (
@@ -78,12 +95,17 @@ def imported(path: Path) -> frozenset[str]:
             )
             module = f"training.keras_fix.{node.module}" if node.level else node.module
             found |= {f"{module}.{alias.name}" for alias in node.names}
-    return frozenset(found)
+    return Names(frozenset(found), frozenset(defined))
+
+
+@cache
+def modules_of(package: str) -> frozenset[str]:
+    return frozenset(name_below(package, source) for source in sources(package))
 
 
 def imported_modules(package: str, path: Path) -> set[str]:
     """What a module imports of its own package, as names of modules."""
-    modules = {name_below(package, source) for source in sources(package)}
+    modules = modules_of(package)
     found = set()
     for name in imported(path):
         top, _, rest = name.partition(".")
@@ -237,18 +259,14 @@ def test_what_is_sent_to_hosts_is_python_3_9(path: Path) -> None:
 
 @pytest.mark.parametrize("package", ROOMS)
 def test_names_say_something(package: str) -> None:
-    definitions = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    names = {
+    found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in sources(package)
-        for name in [
-            path.stem,
-            *(node.name for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, definitions)),
-        ]
+        for name in [path.stem, *names(path).defined]
         if SAYING_NOTHING & {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
     }
 
-    assert names == set()
+    assert found == set()
 
 
 def test_command_line_starts_without_slow_imports() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,17 @@ ROWS = [line for line in PAGES.splitlines() if line.startswith("|") and set(line
 CLAIMS = [row for row in ROWS if not row.rstrip("| ").endswith("Test")]
 
 
+@cache
+def functions_of(file: str) -> frozenset[str]:
+    """The names of its functions."""
+    tree = ast.parse((ROOT / file).read_bytes())
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
 @pytest.mark.parametrize(("file", "test"), sorted({(found[1], found[2] or "") for found in NAMED.finditer(PAGES)}))
 def test_a_test_that_a_page_names_exists(file: str, test: str) -> None:
-    tree = ast.parse((ROOT / file).read_bytes())
-
-    assert not test or test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert not test or test in functions_of(file)
+    assert (ROOT / file).exists()
 
 
 @pytest.mark.parametrize("row", CLAIMS)
