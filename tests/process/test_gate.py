@@ -23,12 +23,13 @@ STRANGER, STRANGER_IPV6 = "203.0.113.7", "fd99::7"
 """Addresses of this machine that a run which is dialled at loopback does not know."""
 DIAL = """
 import socket, sys
-source, destination, port = sys.argv[1:]
-try:
-    with socket.create_connection((destination, int(port)), 60, (source, 0)) as connection:
-        print(connection.recv(100).decode())
-except OSError as error:
-    print(type(error).__name__)
+for line in sys.stdin:
+    source, destination, port = line.split()
+    try:
+        with socket.create_connection((destination, int(port)), 60, (source, 0)) as connection:
+            print(connection.recv(100).decode(), flush=True)
+    except OSError as error:
+        print(type(error).__name__, flush=True)
 """
 
 
@@ -52,15 +53,22 @@ def launch(tmp_path: Path, environment: dict[str, str], lab: Lab) -> Iterator[St
         yield start
 
 
-@pytest.fixture
-def dial(lab: Lab) -> Dial:
+@pytest.fixture(scope="module")
+def dial(lab: Lab) -> Iterator[Dial]:
     """What is said to somebody who connects from an address of this machine to another one, or the error."""
+    argv = [*lab.on_login_machine, sys.executable, "-c", DIAL]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as dialler:
+        asked, answers = dialler.stdin, dialler.stdout
+        assert asked is not None
+        assert answers is not None
 
-    def dial(source: str, port: int, destination: str = "") -> str:
-        argv = [*lab.on_login_machine, sys.executable, "-c", DIAL, source, destination or source, str(port)]
-        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+        def dial(source: str, port: int, destination: str = "") -> str:
+            asked.write(f"{source} {destination or source} {port}\n")
+            asked.flush()
+            return answers.readline().strip()
 
-    return dial
+        yield dial
+        asked.close()
 
 
 def port_of(started: Launch, task: str = "worker-0", attempt: int = 0) -> int:

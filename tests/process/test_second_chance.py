@@ -56,9 +56,9 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(checkout: Path, ci: str) -> tuple[int, str]:
-    """The exit code of the tests in two processes, and all that was said."""
+    """The exit code of the tests in a process beside pytest's own, and all that was said."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")} | {"CI": ci}
-    words = [sys.executable, checkout / "scripts/run_tests.py", "--numprocesses", "2", "tests"]
+    words = [sys.executable, checkout / "scripts/run_tests.py", "--numprocesses", "1", "tests"]
     done = subprocess.run(words, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True)
     return done.returncode, done.stdout
 
