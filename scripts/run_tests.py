@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from changed_tests import broken_by, changed_files
@@ -23,10 +24,10 @@ def main(arguments: list[str]) -> int:
         return checks_failed() or run_pytest(side_by_side())
     if arguments != ["--changed"]:
         whole = all((ROOT / argument).is_dir() for argument in arguments)
-        return run_pytest([*side_by_side(), *arguments] if whole else arguments)
+        return run_pytest([*side_by_side(arguments), *arguments] if whole else arguments)
     tests = broken_by(changed_files(ROOT), ROOT)
     print(f"{len(tests)} files of tests:", *tests, sep="\n  ", flush=True)
-    return checks_failed() or (run_pytest([*side_by_side(), *tests]) if tests else 0)
+    return checks_failed() or (run_pytest([*side_by_side(tests), *tests]) if tests else 0)
 
 
 def checks_failed() -> int:
@@ -35,12 +36,13 @@ def checks_failed() -> int:
     return int(any(codes))
 
 
-def side_by_side() -> list[str]:
-    """The options for several processes, each of which takes whole files.
+def side_by_side(paths: Sequence[str] = ()) -> list[str]:
+    """The options for several processes, each of which takes whole files of these paths (none: of all).
 
-    There are two more than there are cores: much of what is tested is waiting.
+    There are two more than there are cores: much of what is tested is waiting. What is in `tests/unit` computes.
     """
-    processes = min(8, len(os.sched_getaffinity(0)) + 2)
+    waits = not paths or not all((ROOT / path).is_relative_to(ROOT / "tests" / "unit") for path in paths)
+    processes = min(8, len(os.sched_getaffinity(0)) + 2 * waits)
     return ["--numprocesses", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 

@@ -33,14 +33,8 @@ CAMPAIGN = float(os.environ.get("FUZZ_SECONDS") or 0)
 """Seconds, shared out evenly among the tests that draw examples; 0: each of them runs once."""
 hypothesis.settings.load_profile("campaign" if CAMPAIGN else "on_ci" if ON_CI else "unhurried")
 SHARE = pytest.StashKey[float]()
-LONGEST = {
-    "test_keras_multiworker.py",
-    "test_training.py",
-    "test_training_runs.py",
-    "test_strangers.py",
-    "test_scripts.py",
-}
-"""Files that take a minute or more alone."""
+LONGEST = ("test_keras_multiworker.py", "test_training.py", "test_training_runs.py", "test_scripts.py")
+"""Files that take a minute or more alone, the longest first."""
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
@@ -101,7 +95,8 @@ def in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
     for directory in {path.parent for path in files}:
         own = [path for path in files if path.parent == directory]
         places |= {path: (n + 0.5) / len(own) for n, path in enumerate(own)}
-    ordered = sorted(files, key=lambda path: (path.name not in LONGEST, places[path], str(path)))
+    turns = {name: turn for turn, name in enumerate(LONGEST)}
+    ordered = sorted(files, key=lambda path: (turns.get(path.name, len(turns)), places[path], str(path)))
     return [item for path in ordered for item in files[path]]
 
 
