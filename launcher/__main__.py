@@ -7,9 +7,9 @@ import posix
 
 
 def end(number: int, _frame: object) -> None:
-    """What a signal does until a run takes the signals over: nothing is begun, so nothing is to be ended.
+    """The handler of signals until a run installs its own. Nothing was started yet, so there is nothing to clean up.
 
-    A KeyboardInterrupt would show a traceback, or get lost inside an import.
+    A KeyboardInterrupt would print a traceback, or be swallowed inside an import.
     """
     posix._exit(128 + number)
 
@@ -30,7 +30,7 @@ import signal
 from pathlib import Path
 from typing import NoReturn
 
-from launcher.caller.called_as import take_name_from_wrapper
+from launcher.caller.called_as import restore_name
 from launcher.commands import cli
 from launcher.errors import EXIT_HOST
 from launcher.hosts.own_processes import mark_if_needed
@@ -44,35 +44,38 @@ def main() -> NoReturn:
     if missing := lacking():
         leave(f"launch: {missing}")
     begin_clean()
-    take_name_from_wrapper()
+    restore_name()
     mark_if_needed()
     cli.main()
 
 
 def leave(complaint: str) -> NoReturn:
-    """This machine cannot do what is asked of it."""
+    """End the process: this machine lacks what the launcher needs."""
     with contextlib.suppress(OSError):  # it may be closed
         os.write(STDERR, f"{complaint}\n".encode())
     raise SystemExit(EXIT_HOST)
 
 
 def begin_clean() -> None:
-    """Undo what a parent can hand on to our harm: closed standard streams, ignored or blocked signals.
+    """Undo what a parent process may pass on: closed standard streams, ignored or blocked signals.
 
-    Other files that it has opened stay ours alone.
+    Other files that it left open are not inherited any further.
     """
     while (spare := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         pass
     os.close(spare)
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:  # so Python finds what was closed
+        if getattr(sys, name) is None:  # Python's value for a stream that was closed
             setattr(sys, name, os.fdopen(fd, "w" if fd else "r", closefd=False))
     for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the one that this list was read from is closed again
+        with contextlib.suppress(OSError):  # the descriptor of this listing itself
             os.set_inheritable(int(entry.name), int(entry.name) <= STDERR)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number in (signal.SIGTTOU, signal.SIGTTIN):  # with `stty tostop`: stopped, it would lose its lease
+    for number in (
+        signal.SIGTTOU,
+        signal.SIGTTIN,
+    ):  # after `stty tostop` they would suspend it
         signal.signal(number, signal.SIG_IGN)
 
 

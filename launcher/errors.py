@@ -12,7 +12,7 @@ EXIT_HOST = 3
 
 
 class LaunchError(Exception):
-    """Something the user must know; the message names the place and the remedy."""
+    """An error for the user; the message names the place and the remedy."""
 
     exit_code: ClassVar[int] = EXIT_WORKERS_FAILED
 

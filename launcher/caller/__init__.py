@@ -1,1 +1,1 @@
-"""Who called `launch`: the directory, the words, the standard output, and the files that are the caller's alone."""
+"""How `launch` was called: the working directory, the command, its standard output, and files of its user alone."""

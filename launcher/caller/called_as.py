@@ -1,4 +1,4 @@
-"""The `launch` command as it was called, for messages that tell a person what to type."""
+"""The `launch` command as the user typed it, for messages that suggest a command."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import sys
 from launcher.caller.working_directory import working_directory
 
 WRAPPER = "LAUNCH_CALLED_AS"
-"""Set by scripts/launch, which starts this Python: the name that it was called by."""
+"""Set by scripts/launch, which starts this Python: the name under which it was called."""
 
 
-def take_name_from_wrapper() -> None:
-    """Move that name to where a program's name stands, so that nobody inherits the variable."""
+def restore_name() -> None:
+    """Move that name from the environment, which child processes would inherit, to `sys.argv[0]`."""
     sys.argv[0] = os.environ.pop(WRAPPER, sys.argv[0])
 
 
 def launch_command() -> str:
-    """`scripts/launch`, `launch` where PATH has it, or `python -m launcher`: to be typed in this directory."""
+    """`scripts/launch`, `launch` if PATH has it, or `python -m launcher`, as it can be typed in this directory."""
     if not sys.argv[0].endswith("__main__.py"):
         return _typed(sys.argv[0])
     python = _typed(sys.orig_argv[0])
@@ -27,7 +27,7 @@ def launch_command() -> str:
 
 
 def _typed(program: str) -> str:
-    """As short as it can be typed here."""
+    """The shortest form of a program that works in this directory."""
     name = program.rpartition("/")[2]
     return shlex.quote(name if shutil.which(name) == program else _below_here(program))
 

@@ -1,6 +1,6 @@
-"""Files that say which programs are started: read only where nobody but this user can have written them.
+"""Reads files that decide which programs are started, only if nobody but this user can have written them.
 
-Each is opened first and looked at afterwards, so that nobody can exchange it in between.
+Each file is opened first and checked by its descriptor, so that nobody can swap it between check and use.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 LARGEST = 1 << 24
-"""Bytes; what is longer was not written by a launcher."""
+"""Bytes; no launcher writes a longer file."""
 
 
 class ForeignError(Exception):
-    """Somebody else may have written it; the message says who, and what to do."""
+    """Another user may have written a file; the message says who, and what to do."""
 
 
 @contextlib.contextmanager
 def own_directory(path: str | os.PathLike[str]) -> Iterator[int]:
-    """The descriptor of a directory, for as long as this lasts.
+    """Open a directory within this block; yields its descriptor.
 
     Raises:
-        ForeignError: it is not this user's alone.
+        ForeignError: another user owns it or may write in it.
         OSError: it cannot be opened.
     """
     try:
@@ -45,11 +45,11 @@ def own_directory(path: str | os.PathLike[str]) -> Iterator[int]:
 
 
 def open_own(directory: int, name: str, path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
-    """Open a file in an open directory, whose path is for messages.
+    """Open a file in an open directory. `path`: the directory's path, for messages.
 
     Raises:
-        ForeignError: it is not this user's alone.
-        OSError: it cannot be opened, or is something else than a file.
+        ForeignError: another user owns it or may write to it.
+        OSError: it cannot be opened, or is no regular file.
     """
     fd = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:
@@ -66,8 +66,8 @@ def read_own(path: str | os.PathLike[str], name: str, largest: int = LARGEST) ->
     """The content of a file in a directory.
 
     Raises:
-        ForeignError: the directory or the file is not this user's alone.
-        OSError: it cannot be read, is something else than a file, or is longer than `largest`.
+        ForeignError: another user owns the directory or the file, or may write to one of them.
+        OSError: it cannot be read, is no regular file, or is longer than `largest`.
     """
     with own_directory(path) as directory, open(open_own(directory, name, path), "rb") as file:
         content = file.read(largest + 1)
@@ -77,10 +77,10 @@ def read_own(path: str | os.PathLike[str], name: str, largest: int = LARGEST) ->
 
 
 def refuse_foreign(fd: int, path: str | os.PathLike[str]) -> None:
-    """Let an open file pass that belongs to this user, and that nobody else may write.
+    """Check that an open file belongs to this user and is writable for nobody else.
 
     Raises:
-        ForeignError: it is another one.
+        ForeignError: it is not.
     """
     found = os.fstat(fd)
     if found.st_uid != os.geteuid():
@@ -102,13 +102,13 @@ def _another_users(uid: int, path: str | os.PathLike[str]) -> str:
 
 
 def _shown(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """A path in a message, and as a word of a command."""
+    """A path as text for a message, and as a word of a command."""
     text = os.fspath(path)
     return (text, shlex.quote(text)) if text.isprintable() else (repr(text), "PATH")
 
 
 def _user_name(uid: int) -> str:
-    """The user's name, or `#` and the number of one who has none here, as sudo takes it."""
+    """The user's name, or without one `#` and the number, which sudo accepts."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a command prints for whoever called it: plans, records, reports. The workers' lines are the console's."""
+"""Writes a command's own output: plans, records, reports. The workers' lines go through the console."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from launcher.errors import LaunchError
 
 
 def write_out(text: str) -> None:
-    """Write all of a text to stdout, now. A reader that has gone (`| true`) wanted no more, which is no failure.
+    """Write a text to stdout and flush it. A reader that has closed the pipe (`| true`) is no failure.
 
     Raises:
         LaunchError: it cannot be written.
@@ -23,7 +23,7 @@ def write_out(text: str) -> None:
 
 @contextlib.contextmanager
 def writing_out() -> Iterator[None]:
-    """What is printed meanwhile is written at the end, under the same rules; it ends where the reader has gone.
+    """Flush at the end of the block what was printed in it, under the same rules. A closed pipe ends the block early.
 
     Raises:
         LaunchError: it cannot be written.
@@ -32,22 +32,22 @@ def writing_out() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except OSError as error:
-        _forget_the_rest(sys.stdout)
+        _discard_unwritten(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             raise LaunchError(f"stdout cannot be written: {error.strerror}") from error
 
 
 def write_error(text: str) -> None:
-    """Write lines to stderr. Where they cannot be written there is nobody left to tell."""
+    """Write lines to stderr. If that fails, there is nowhere left to report it."""
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
     except OSError:
-        _forget_the_rest(sys.stderr)
+        _discard_unwritten(sys.stderr)
 
 
-def _forget_the_rest(stream: TextIO) -> None:
-    """Python writes what is left once more when it ends, and a failure then is an exit code of its own: 120."""
+def _discard_unwritten(stream: TextIO) -> None:
+    """Redirect a broken stream to /dev/null: Python flushes it again at exit, and a failure there exits with 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

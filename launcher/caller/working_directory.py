@@ -1,6 +1,6 @@
-"""The directory in which `launch` was called. It may be gone before the run is over, so it is asked for once.
+"""The directory in which `launch` was called. It may be removed during the run, so it is looked up only once.
 
-Paths of the command line begin there, and messages show paths as a person in it would type them.
+Paths on the command line are relative to it, and messages show paths as a person would type them there.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ _remembered: list[str] = []
 
 
 def remember_working_directory() -> None:
-    """Remember it for as long as this process lives.
+    """Look it up and remember it.
 
     Raises:
-        OSError: it is gone already.
+        OSError: it was removed already.
     """
     _remembered[:] = [str(Path.cwd())]
 
 
 def working_directory() -> str:
-    """Its absolute path: as it was remembered, else as it is now.
+    """Its absolute path: the remembered one, else the current one.
 
     Raises:
-        OSError: it was not remembered, and is gone.
+        OSError: none was remembered, and the current one was removed.
     """
     return _remembered[0] if _remembered else str(Path.cwd())

@@ -1,4 +1,4 @@
-"""The command line: which command is meant, and the exit code of whatever it comes to."""
+"""The command line: chooses the command, and turns exceptions into exit codes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ OTHER_COMMANDS = ("collect", "doctor", "leftovers")
 
 def main() -> NoReturn:
     """Run the command line; exceptions become exit codes."""
-    with contextlib.suppress(OSError):  # told by who needs it: not everything does
+    with contextlib.suppress(OSError):  # a command that needs it reports the error; not all do
         remember_working_directory()
     try:
         command, name, arguments = chosen_command(sys.argv[1:])
         command.main(arguments, prog_name=name, standalone_mode=False)
     except ClusterFileError as error:
-        leave(error.exit_code, str(error))  # file:line:column comes first in a line, where editors look for it
+        leave(error.exit_code, str(error))  # without a prefix: editors look for file:line:column at the start of a line
     except LaunchError as error:
         leave(error.exit_code, "\n".join(f"launch: {line}" for line in str(error).splitlines()))
     except click.ClickException as error:
@@ -38,7 +38,7 @@ def main() -> NoReturn:
         leave(EXIT_USAGE, said.getvalue().rstrip("\n"))
     except (click.Abort, KeyboardInterrupt):
         leave(130)
-    except (OSError, RuntimeError) as error:  # an Abort is one as well
+    except (OSError, RuntimeError) as error:  # click.Abort is a RuntimeError, so this comes after it
         short = of_this_machine(error)
         if short is None:
             raise
@@ -47,9 +47,9 @@ def main() -> NoReturn:
 
 
 def chosen_command(words: list[str]) -> tuple[click.Command, str, list[str]]:
-    """What the first word says: the command, its name, and the words that are left for it.
+    """The command that the first word names (else `run`), its full name, and its arguments.
 
-    A program that is called like one of the commands can be run behind `--`.
+    A program with the name of a command can be run after `--`.
     """
     first = words[0] if words else ""
     name = launch_command()
@@ -59,14 +59,14 @@ def chosen_command(words: list[str]) -> tuple[click.Command, str, list[str]]:
 
 
 def command_in(module: str, launch_name: str) -> click.Command:
-    """Only the module of this command is imported: none needs what the others need."""
+    """Import only the module of this command: each needs other libraries."""
     command: click.Command = import_module(f"launcher.commands.{module}").command
     command.epilog = (command.epilog or "").replace("{launch}", launch_name)
     return command
 
 
 def leave(code: int, complaint: str = "") -> NoReturn:
-    """End the process with a code, a complaint on stderr before it."""
+    """Exit with a code, after a message on stderr."""
     if complaint:
         write_error(harmless(redacted_text(complaint)))
     raise SystemExit(code)

@@ -1,4 +1,4 @@
-"""`launch collect`: bring what a run has left on its hosts, once more."""
+"""`launch collect`: gather the files that a run has left on its hosts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def command(run: str | None, runs_dir: Path, *, take_over: bool, trust_ssh_optio
     """Bring the files that a run has left on other hosts: the chief's, and all workers' logs."""
     directory = find(runs_dir, run, lambda line: write_error(f"launch: {line}"))
     with _held(directory, take_over) as is_running:
-        state = directory.read_state() if is_running else directory.read_state_left(take_over=take_over)
+        state = directory.read_state() if is_running else directory.read_final_state(take_over=take_over)
         state = replace(state, hosts=with_secrets(state, directory))
         if not trust_ssh_options:
             ask_for_options(directory, state, {host.name: host.ssh_options for host in state.hosts})
@@ -65,17 +65,17 @@ def command(run: str | None, runs_dir: Path, *, take_over: bool, trust_ssh_optio
 
 @contextlib.contextmanager
 def _held(directory: RunDirectory, take_over: bool) -> Iterator[bool]:
-    """Whether the run still goes on; if not, nobody else has its directory while this lasts.
+    """Hold the run's directory within this block, unless its launcher is alive; yields whether it is.
 
     Raises:
-        UsageError: somebody else brings its files, or may have it.
+        UsageError: another process collects its files, or may hold the directory.
     """
     try:
         hold = Hold(directory.path, COLLECT, take_over=take_over)
     except HeldError as held:
         if not (held.is_running and held.by_lock):
             raise
-        hold = None  # its launcher and we take turns: each looks with the lock of `gathered.jsonl`
+        hold = None  # the launcher and this command take turns by the lock of `gathered.jsonl`
     try:
         yield hold is None
     finally:
@@ -84,7 +84,7 @@ def _held(directory: RunDirectory, take_over: bool) -> Iterator[bool]:
 
 
 def collect(directory: RunDirectory, state: RunState, *, is_running: bool = False) -> int:
-    """Gather a run's files from its hosts; return the exit code.
+    """Gather a run's files from its hosts; return the exit code. `is_running`: its launcher is alive.
 
     Raises:
         LaunchError: nothing can be written here.
@@ -123,7 +123,7 @@ def collect(directory: RunDirectory, state: RunState, *, is_running: bool = Fals
 
 
 def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox, console: Console) -> int:
-    """Stay with the hosts until all is over; return 0, or the exit code of the signal that ended it before."""
+    """Handle the hosts' events until everything is gathered; return 0, or the exit code for a signal."""
     for each in attend(hosts, inbox, lambda: gathering.is_over):
         match each:
             case (events.Answer() | events.HostLost()) as event:
@@ -137,10 +137,10 @@ def _attend(gathering: Gathering, hosts: Hosts, inbox: Inbox, console: Console) 
 
 
 def with_secrets(state: RunState, directory: RunDirectory) -> tuple[RunHost, ...]:
-    """The hosts of a run with their options for ssh: secrets in them stand in the cluster file alone.
+    """The hosts of a run with complete ssh options: secrets among them are only in the cluster file.
 
     Raises:
-        UsageError: that file has gone or changed.
+        UsageError: that file is missing or has changed.
     """
     if not any(REDACTED in word for host in state.hosts for word in host.ssh_options):
         return state.hosts
@@ -155,7 +155,7 @@ def with_secrets(state: RunState, directory: RunDirectory) -> tuple[RunHost, ...
 
 
 def as_host(host: RunHost) -> Host:
-    """What there is of a cluster file's host in a run's state: enough to reach it."""
+    """A host from the state of a run, with what is needed to reach it."""
     return Host(host.name, (), ssh=Ssh(None, host.connect_timeout, host.ssh_options))
 
 

@@ -1,4 +1,4 @@
-"""`launch doctor`: everything that can be found out about a cluster before anything is started on it."""
+"""`launch doctor`: examines a cluster before anything is started on it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def doctor(request: Request, import_tensorflow: bool, gradient_mb: float | None)
     """Examine, report, and return the exit code.
 
     Raises:
-        UsageError: the cluster file has mistakes, or asks for what cannot be.
+        UsageError: the cluster file has mistakes, or asks for something impossible.
     """
     cluster = requested_cluster(request)
     if sys.stderr.isatty():

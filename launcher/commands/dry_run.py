@@ -27,11 +27,11 @@ from launcher.sync.project import Project, read_project
 from launcher.wording import amount, counted, harmless, listed
 
 ANY_PORT = "0"
-"""Of a host that is not asked, and whose `ports` do not say: for machines."""
+"""In JSON: a port of another host, which is not asked, and whose `ports` does not say it."""
 CHOSEN_AT_START = "<chosen at start>"
-"""The same for a person."""
+"""The same in text for people."""
 UNKNOWN_DIGITS = "<digits>"
-"""In place of those that nobody knows before a start, in names on hosts behind ssh."""
+"""Stands for the random digits that a start adds to names on hosts behind ssh."""
 
 ADMITTED = {
     "loopback": "only this machine may connect to the tasks' ports, at its loopback addresses",
@@ -58,14 +58,14 @@ def planned(cluster: Cluster, request: Request, earlier: Resumption | None = Non
 
 
 def supposed_spec(hosts: Sequence[Host], unknown_port: str) -> ClusterSpec:
-    """Who would listen where, as far as that can be known without asking any host.
+    """The cluster spec, as far as it is known without asking any host.
 
     Args:
         hosts: all of the cluster.
-        unknown_port: what stands for a port that only a start chooses: `ANY_PORT` or `CHOSEN_AT_START`.
+        unknown_port: stands for a port that is only chosen at the start: `ANY_PORT` or `CHOSEN_AT_START`.
 
     Raises:
-        HostError: this machine has not as many free ports as its tasks need.
+        HostError: this machine has too few free ports for its tasks.
     """
     alone = len(hosts) == 1
     addresses = {host.name: host.address or (LOOPBACK if alone else host.name.rpartition("@")[2]) for host in hosts}
@@ -89,7 +89,7 @@ def _free_ports(host: Host) -> dict[Task, int]:
     """One free port for each task of a host, from its `ports` if it names some (portpicker knows portservers).
 
     Raises:
-        HostError: the range has not as many free ports as there are tasks.
+        HostError: the range has too few free ports for the tasks.
     """
     if host.ports is None:
         return {task: portpicker.pick_unused_port() for task in host.tasks}
@@ -104,7 +104,7 @@ def _free_ports(host: Host) -> dict[Task, int]:
 
 
 def sent_project(cluster: Cluster, left_out: Iterable[Path]) -> Project | None:
-    """What `sync` would send, if there is a host to send it to.
+    """What `sync` would send; None if there is no host to send it to.
 
     Raises:
         UsageError: a part of the project cannot be sent.
@@ -121,13 +121,13 @@ def as_json(plan: AttemptPlan, project: Project | None = None) -> str:
 
 
 def as_text(plan: AttemptPlan, project: Project | None = None, width: int | None = None, color: bool = False) -> str:
-    """The plan for a person, a block a task; secrets are redacted.
+    """The plan as text for people, one block for each task; secrets are redacted.
 
     Args:
         plan: what would be started.
-        project: what would be sent before.
-        width: columns to fold at; None: the terminal's, or no folding where there is none.
-        color: whether headings are emphasised.
+        project: what would be sent before that.
+        width: columns to fold at; None: no folding.
+        color: whether headings are bold.
     """
     out = io.StringIO()
     console = Console(
@@ -150,10 +150,10 @@ def as_text(plan: AttemptPlan, project: Project | None = None, width: int | None
 
 
 def _who_may_connect(plan: AttemptPlan) -> str:
-    told = ADMITTED[plan.admitted]
+    rule = ADMITTED[plan.admitted]
     if plan.unheld and plan.admitted != "all":
-        told += f"; anybody to those on {listed(plan.unheld)} (hold_ports: false)"
-    return told
+        rule += f"; anybody to those on {listed(plan.unheld)} (hold_ports: false)"
+    return rule
 
 
 def _lines(plan: TaskPlan) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""`launch leftovers`: what runs have left on hosts; ends and removes it on request."""
+"""`launch leftovers`: lists what runs have left on hosts, and ends or removes it on request."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def command(hosts: tuple[str, ...], cluster: Path | None, run_dir: str | None, *
 
 
 class Wishes(NamedTuple):
-    """What is to become of what is found."""
+    """What the user wants done."""
 
     stop: str | None = None
-    """A run."""
+    """The run to end."""
     remove: str | None = None
-    """A run."""
+    """The run whose directories to delete."""
     grace: float = 5.0
     """Seconds."""
     yes: bool = False
@@ -102,7 +102,7 @@ def named_hosts(names: Sequence[str], file: Path | None, runs_dir: str | None) -
     """The hosts to look at, each with the directory above its runs.
 
     Raises:
-        UsageError: a name is none, or not in the cluster file; the file has mistakes.
+        UsageError: a name is invalid or not in the cluster file, or the file has mistakes.
     """
     known = {host.name: host for host in read_cluster_file(file).hosts} if file else {}
     for name in names:
@@ -114,7 +114,7 @@ def named_hosts(names: Sequence[str], file: Path | None, runs_dir: str | None) -
 
 
 def leftovers(named: Sequence[Host], wishes: Wishes) -> int:
-    """Look, show, and do what is asked; the exit code."""
+    """Find leftovers, show them, do what is asked; return the exit code."""
     inbox: Inbox = SimpleQueue()
     try:
         with signals_into(inbox), Hosts(named, inbox, LEASE, LEFTOVERS, EVENTS) as hosts:
@@ -133,7 +133,7 @@ def leftovers(named: Sequence[Host], wishes: Wishes) -> int:
 
 
 class Asking:
-    """The conversation with all hosts: a question at a time for each."""
+    """Asks hosts, one command at a time for each."""
 
     def __init__(self, hosts: Hosts, inbox: Inbox) -> None:
         self._hosts = hosts
@@ -143,10 +143,10 @@ class Asking:
         self._losses: dict[str, str] = {}
 
     def ask(self, commands: dict[str, Command]) -> None:
-        """Ask hosts for something, and stay with them until all that still live have answered.
+        """Send a command to each of these hosts, and wait until all that are not lost have answered.
 
         Raises:
-            StopRequestedError: there was a signal.
+            StopRequestedError: a signal came.
         """
         self._answers.clear()
         self._awaited = commands.keys() - self._losses.keys()
@@ -167,18 +167,18 @@ class Asking:
                 write_error(f"leftovers: {event.line}")
 
     def why_not(self, host: str) -> str:
-        """Why there is no such answer."""
+        """Why `answer` returned None."""
         return self._losses.get(host, f"{place(host)}: it has answered something else")
 
     def answer(self, host: str, kind: type[Answer]) -> Answer | None:
-        """What a host has answered, if it was that."""
+        """A host's last answer, if it has this type."""
         told = self._answers.get(host)
         return told if isinstance(told, kind) else None
 
 
 # ---- showing
 def shown(host: str, found: LeftoversFound) -> Iterable[str]:
-    """What is on a host, for a person."""
+    """The leftovers on a host as lines of text."""
     yield f"{place(host)}:"
     for run, members in groupby(sorted(found.processes, key=lambda each: each.run), lambda each: each.run):
         yield from shown_run(run, list(members))
@@ -192,7 +192,7 @@ def shown(host: str, found: LeftoversFound) -> Iterable[str]:
 
 
 def shown_run(run: str, members: Sequence[LeftProcess]) -> Iterable[str]:
-    """The processes of one run."""
+    """The processes of one run as lines of text."""
     alone = sum(each.agent is None for each in members)
     state = f"{alone} of them left over: no agent above them lives" if alone else "its agent lives: it is under way"
     yield f"  run {harmless_line(run)}: {processes(len(members))}, {state}"
@@ -210,10 +210,10 @@ def place(host: str) -> str:
 
 # ---- acting
 def run_called(named: str, found: Iterable[LeftoversFound]) -> str:
-    """The id of the run that is meant: its digits may be left out where no other run has that name.
+    """The id of the run that the user means: its digits may be omitted if the name is unique.
 
     Raises:
-        UsageError: several have it.
+        UsageError: several runs have that name.
     """
     listed = list(found)
     ids = {each.run for host in listed for each in host.processes}
@@ -226,7 +226,7 @@ def run_called(named: str, found: Iterable[LeftoversFound]) -> str:
 
 
 def stop(found: dict[str, LeftoversFound], asking: Asking, wishes: Wishes) -> bool:
-    """End a run's processes on all hosts; whether none is left."""
+    """End a run's processes on all hosts, if asked; return whether none is left."""
     if wishes.stop is None:
         return True
     run = run_called(wishes.stop, found.values())
@@ -251,7 +251,7 @@ def _stop_on(host: str, found: LeftoversFound, run: str, asking: Asking, wishes:
 
 
 def remove(found: dict[str, LeftoversFound], asking: Asking, wishes: Wishes) -> bool:
-    """Delete a run's directories on all hosts; whether that went well."""
+    """Delete a run's directories on all hosts, if asked; return whether that succeeded."""
     if wishes.remove is None:
         return True
     run = run_called(wishes.remove, found.values())
@@ -289,7 +289,7 @@ def _is_done(host: str, answer: Event | None, asking: Asking, done: str) -> bool
 
 
 def agreed(question: str, wishes: Wishes) -> bool:
-    """Whether the user wants it; without a terminal only --yes says so."""
+    """Whether the user agrees. Without a terminal, only `--yes` does."""
     if wishes.yes:
         return True
     if not sys.stdin.isatty():
@@ -299,10 +299,10 @@ def agreed(question: str, wishes: Wishes) -> bool:
 
 
 def tell(line: str) -> None:
-    """A line of what was done, as soon as it was."""
+    """Print a line about what was done, at once."""
     write_out(f"{harmless_line(line)}\n")
 
 
 def complain(text: str) -> None:
-    """Lines about what went wrong."""
+    """Print lines about what went wrong to stderr."""
     write_error(f"leftovers: {text}")

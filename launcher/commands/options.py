@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they mean together."""
+"""Options that several commands share, and the request that they make up."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from launcher.run.request import Request
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 BEFORE_COMMAND = SETTINGS | {"allow_interspersed_args": False}
-"""Where a program's own command line may follow: from its first word on, the options are the program's."""
+"""For commands that a program's own command line may follow: after its first word, all options are the program's."""
 
 
 class LaunchCommand(click.Command):
-    """A command whose `--help` and `--version` are written like all else that a command prints."""
+    """A command whose `--help` and `--version` are written like its other output."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; those two are printed, and end the command, while that is done."""
+        """Parse the command line; click prints `--help` and `--version` meanwhile, and then exits."""
         with writing_out():
             return super().parse_args(ctx, args)
-        raise click.exceptions.Exit(0)  # nobody reads them any more
+        raise click.exceptions.Exit(0)  # reached only if stdout was closed while they were printed
 
 
 cluster = click.option(
@@ -88,7 +88,7 @@ def request(env: tuple[str, ...], stall: str | None = None, **given: Any) -> Req
     """The command line as one value.
 
     Raises:
-        UsageError: options that exclude or miss each other.
+        UsageError: options exclude each other, or one is missing.
     """
     asked = Request(env=dict(map(_assignment, env)), stall=None if stall is None else _stall_seconds(stall), **given)
     if len(asked.start_on) > 1:

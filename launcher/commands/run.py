@@ -1,4 +1,4 @@
-"""`launch` itself: start a program on the hosts of a cluster, and stay with it to its end."""
+"""`launch` itself: starts a program on the hosts of a cluster, and waits for its end."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def command(**given: Any) -> None:
 
 
 def run(request: Request) -> int:
-    """Do what the command line asks; return the exit code. The process is ours: orphans of the run become its children.
+    """Do what the command line asks; return the exit code. Orphans of the run become children of this process.
 
     Raises:
         LaunchError: nothing was started, or a host failed before any worker was.
@@ -135,7 +135,7 @@ def run(request: Request) -> int:
 
 
 def _run(request: Request, earlier: Resumption | None = None) -> int:
-    """`earlier`: the run that goes on."""
+    """`earlier`: the run that is resumed."""
     cluster = requested_cluster(request)
     if request.dry_run:
         from launcher.commands.dry_run import planned  # it shows by rich, which takes longer to import than a start

@@ -1,1 +1,1 @@
-"""A run's own directory: every path in it, who has it, and how its files are written."""
+"""A run's directory: every path in it, which launcher holds it, and how its files are written."""

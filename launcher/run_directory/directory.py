@@ -1,4 +1,4 @@
-"""The run directory: every path of a run, and its files written whole or not at all."""
+"""The run directory: every path of a run, and its files, which are written atomically."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from launcher.run_directory.state import LOST, RunState
 from launcher.run_directory.whole_files import make_directory, relative, shown, write_over, write_whole
 
 LATEST = "latest"
-"""A symbolic link beside the runs to the run that was started last."""
+"""A symbolic link, beside the runs' directories, to the run that was started last."""
 
 _LONGEST_NAME = 50
 
 
 class RunDirectory(NamedTuple):
-    """Owns every path of one run. Only its owner can read it: directories have mode 0700, files 0600."""
+    """Every path of one run. Only its owner can read it: directories have mode 0700, files 0600."""
 
     path: Path
     """Absolute."""
 
     @classmethod
     def create(cls, runs_dir: Path, name: str, now: datetime) -> RunDirectory:
-        """Make `<runs_dir>/20261120-142233-<name>`, with `-2`, `-3`... behind it where that is taken.
+        """Make `<runs_dir>/20261120-142233-<name>`, with `-2`, `-3`... appended if that exists.
 
-        It is a new one, whoever else may write in `runs_dir`. Directories above it that are missing are private, too.
+        It is always a new directory, even if others can write in `runs_dir`. Missing parents are made private, too.
 
         Raises:
             UsageError: the directory cannot be made there.
@@ -56,53 +56,53 @@ class RunDirectory(NamedTuple):
 
     @staticmethod
     def name_for(name: str, now: datetime) -> str:
-        """The name of a run directory if no other run has it already."""
+        """The name of a run directory, before it is known whether that exists."""
         return f"{now:%Y%m%d-%H%M%S}-{file_name(name)}"
 
     @property
     def name(self) -> str:
-        """The run's own name, which no other run in the same place has."""
+        """The run's name, unique in its `runs_dir`."""
         return self.path.name
 
     @property
     def as_argument(self) -> str:
-        """What names the run on a command line that is typed in this directory."""
+        """How to name the run on a command line in this working directory."""
         path = relative(self.path)
         return self.path.name if path == f"{RUNS_DIR}/{self.path.name}" else path
 
     @property
     def run_file(self) -> Path:
-        """What the run is and how it stands: `RunState`."""
+        """The state of the run: `RunState`."""
         return self.path / "run.json"
 
     @property
     def cluster_file(self) -> Path:
-        """The cluster file as it was given, secrets redacted."""
+        """The cluster file of the run, secrets redacted."""
         return self.path / "cluster.yaml"
 
     @property
     def events_file(self) -> Path:
-        """Every event but log lines, one JSON object a line."""
+        """Every event except log lines, one JSON object per line."""
         return self.path / "events.jsonl"
 
     @property
     def chief(self) -> Path:
-        """What the chief made: checkpoints, TensorBoard logs, exports."""
+        """The chief's output: checkpoints, TensorBoard logs, exports."""
         return self.path / "chief"
 
     @property
     def gathered_file(self) -> Path:
-        """Which files of the chief are here, and as of when, where it ran on another host."""
+        """Which of the chief's files were gathered, in which version, if it runs on another host."""
         return self.path / "gathered.jsonl"
 
     @property
     def brought_file(self) -> Path:
-        """Which files of the chief were brought to other hosts, and as of when, so that they could go on from them."""
+        """Which of the chief's files were brought to other hosts for a restart, in which version."""
         return self.path / "brought.json"
 
     @property
     def parts(self) -> Path:
-        """Files that are on their way here from another host."""
+        """Files that are still being gathered from another host."""
         return self.path / ".gathering"
 
     def attempt(self, attempt: int) -> Path:
@@ -116,23 +116,23 @@ class RunDirectory(NamedTuple):
         return self.attempt(attempt) / f"{task.slug}.log"
 
     def next_attempt(self) -> int:
-        """The number of the attempt after those that the run has had."""
+        """The number of the run's next attempt."""
         numbers = [int(path.name[8:]) for path in self.path.glob("attempt-*") if path.name[8:].isdecimal()]
         return max(numbers, default=-1) + 1
 
     def make_chief(self) -> Path:
-        """Make the chief's directory if it is not there yet."""
+        """Make the chief's directory if it is missing."""
         return _made(self.chief)
 
     def make_attempt(self, attempt: int) -> Path:
-        """Make the directory of one attempt if it is not there yet. A link to one is none."""
+        """Make the directory of an attempt if it is missing. A symbolic link there is refused."""
         path = _made(self.attempt(attempt))
         if path.is_symlink():
             raise LaunchError(f"{shown(path)}: this is a symbolic link, which nothing is written through; remove it.")
         return path
 
     def write_state(self, state: RunState) -> None:
-        """Replace `run.json`. On a full disk its old content makes room for the new one.
+        """Replace `run.json`. On a full disk it is overwritten in place.
 
         Raises:
             LaunchError: it cannot be written.
@@ -150,8 +150,8 @@ class RunDirectory(NamedTuple):
         """Read `run.json`.
 
         Raises:
-            UsageError: somebody else may have written it.
-            LaunchError: there is none, or it was not written by a launcher.
+            UsageError: another user may have written it.
+            LaunchError: it is missing, or not valid.
         """
         import msgspec
 
@@ -163,11 +163,12 @@ class RunDirectory(NamedTuple):
         except (OSError, ValueError, RecursionError) as error:
             raise LaunchError(f"{shown(self.run_file)}: no readable state of a run ({error}).") from error
 
-    def read_state_left(self, *, take_over: bool = False) -> RunState:
-        """Read `run.json` as it is true now: a run that is `running` there is `lost` where nobody holds the directory.
+    def read_final_state(self, *, take_over: bool = False) -> RunState:
+        """Read `run.json` of a run whose directory no launcher holds: if that says `running`, the run is `lost`.
 
         Raises:
-            UsageError: a launcher of an earlier version may run it. With `take_over` the user knows that it has gone.
+            UsageError: a launcher of an earlier version, which held nothing, may still be running it. `take_over`: the
+                user knows that it is gone.
         """
         state = self.read_state()
         if state.state != "running":
@@ -180,7 +181,7 @@ class RunDirectory(NamedTuple):
         return replace(state, state=LOST)
 
     def is_made_here(self, state: RunState) -> bool:
-        """Whether the run is one of this machine and this directory, not a copy or another machine's."""
+        """Whether the run was made on this machine in this directory, which is no copy."""
         return state.launcher.host == os.uname().nodename and state.inode == self.inode
 
     @property
@@ -188,12 +189,12 @@ class RunDirectory(NamedTuple):
         return self.path.stat().st_ino
 
     def write_plan(self, attempt: int, plan: Mapping[str, Any]) -> None:
-        """Write an attempt's `plan.json`; the plan's secrets must be redacted already."""
+        """Write an attempt's `plan.json`. The caller has redacted its secrets."""
         self.make_attempt(attempt)
         write_whole(self.plan_file(attempt), _json(plan))
 
     def write_cluster_file(self, text: str) -> None:
-        """Write `cluster.yaml`; its secrets must be redacted already."""
+        """Write `cluster.yaml`. The caller has redacted its secrets."""
         write_whole(self.cluster_file, text.encode("utf-8", "surrogateescape"))
 
 
@@ -224,7 +225,7 @@ def _point_latest(runs_dir: Path, name: str) -> None:
         temporary.symlink_to(name)
         temporary.replace(link)
     except OSError:
-        # A convenience that some file systems cannot give, and other users' directories; nothing here depends on it.
+        # The link is a convenience: some file systems have no links, and nothing here depends on it.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 

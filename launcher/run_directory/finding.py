@@ -1,4 +1,4 @@
-"""Which run the user means: an own one, whatever else lies beside it."""
+"""Finds the run that the user means. Runs of other users are never opened."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _STAMP = re.compile(r"(\d{8}-\d{6})-(.+?)(?:-(\d+))?")
 
 
 def find(runs_dir: Path, run: str | None, complain: Callable[[str], object]) -> RunDirectory:
-    """The run that the user means: by name in `runs_dir`, by path, or the one that was started last (None, `latest`).
+    """The run that the user means: by name in `runs_dir`, by path, or the last one started (None, `latest`).
 
-    `complain` is told of a newer run that cannot be read.
+    `complain` is called with a message about each newer run that cannot be read.
 
     Raises:
-        UsageError: there is no such run, or it is not this user's alone.
+        UsageError: there is no such run, or another user owns it or may write to it.
         LaunchError: it cannot be read.
     """
     if run in (None, LATEST):
@@ -34,7 +34,7 @@ def find(runs_dir: Path, run: str | None, complain: Callable[[str], object]) -> 
             _open_run(path)
         except ForeignError as error:
             if os.access(path, os.X_OK) and not os.path.lexists(path / "run.json"):
-                continue  # it is no run: the directory of all, for example
+                continue  # not a run, but the directory of all runs, for example
             raise UsageError(str(error)) from error
         except OSError as error:
             if error.errno in NOT_THERE:
@@ -61,7 +61,7 @@ def newest(runs_dir: Path, complain: Callable[[str], object]) -> RunDirectory:
 
 
 def _linked(runs_dir: Path) -> RunDirectory | None:
-    """What `latest` points to, unless somebody else has made the link or what it points to."""
+    """The run that `latest` points to; None if another user has made the link or the run, or it cannot be read."""
     link = runs_dir / LATEST
     try:
         if not link.is_symlink() or link.lstat().st_uid != os.geteuid():
@@ -75,25 +75,25 @@ def _linked(runs_dir: Path) -> RunDirectory | None:
 
 
 def _own_runs(runs_dir: Path) -> Iterator[RunDirectory]:
-    """All runs that are this user's, the last one first."""
+    """All runs of this user, the latest first."""
     try:
         names = [path.name for path in runs_dir.iterdir() if _STAMP.fullmatch(path.name)]
     except OSError:
-        return  # no such directory yet, or one that cannot be read: no run that could be told of
+        return  # no such directory yet, or it cannot be read: there is nothing to list
     for name in sorted(names, key=_age, reverse=True):
         try:
             _open_run(runs_dir / name)
         except (ForeignError, OSError):
-            continue  # another user's, one that has not begun, or none at all
+            continue  # another user's run, one that has not begun, or no run at all
         yield RunDirectory((runs_dir / name).absolute())
 
 
 def _open_run(path: Path) -> None:
-    """Return if a directory has a `run.json` and both are this user's alone.
+    """Check that a directory has a `run.json`, and that only this user owns and may write both.
 
     Raises:
-        ForeignError: they are not.
-        OSError: they cannot be opened, or are something else.
+        ForeignError: another user owns one of them or may write to it.
+        OSError: one of them cannot be opened, or is something else.
     """
     with own_directory(path) as directory:
         os.close(open_own(directory, "run.json", path))

@@ -1,9 +1,15 @@
-"""Whose a run directory is at the moment: one living launcher's, which holds a lock until it ends, however it does.
+"""Makes sure that only one launcher uses a run directory at a time. It holds a lock until it ends, even by a crash.
 
-The lock is the kernel's (`flock` on the file `lock`), so it needs no tidying up and no clock, and other PID namespaces
-and, on most shared file systems, other machines see it. Beside it the holder makes a file `holder-N`, with a number
-that no other has: it says who that is, and is what counts where the file system has no locks, or none that reach
-other machines.
+Why a lock and a file: two launchers that write to one run would destroy it, so "probably nobody has it" is not enough.
+A pid in a file alone proves nothing: the pid may be another process's by now, or one of another machine or container.
+A lock of the kernel (`flock` on the file `lock`) needs no clean-up and no clock: it ends with its process, and other
+PID namespaces and, on most shared file systems, other machines see it. But some file systems have no locks, or keep
+them on one machine.
+
+So the holder also creates a file `holder-N`, where N is a number that nobody else has, and writes there who it is. The
+next launcher that gets the lock reads the newest of these files. It goes on if the lock that it now has proves that the
+former holder is gone (`_is_over`), or if that process can be seen to be dead. Otherwise it refuses, and the user, who
+knows more, may say `--take-over`.
 """
 
 from __future__ import annotations
@@ -29,21 +35,21 @@ from launcher.run_directory.whole_files import shown, write_all
 LOCK = "lock"
 CLAIM = "holder-"
 LAUNCH, COLLECT, DRY_RUN = "launch", "launch collect", "launch --dry-run"
-"""What a directory is held for. A dry run writes nothing."""
+"""What a directory is held for. A dry run creates no files."""
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 SIGNING = 1.0
-"""Seconds in which whoever has just got the lock writes down who that is."""
+"""Seconds that a launcher which has just got the lock needs at most to write its `holder-N`."""
 LOOK = 0.02
 LARGEST = 1 << 16
 MOUNTS = Path("/proc/self/mountinfo")
-LOCKING_ALONE = {"nolock", "local_lock=flock", "local_lock=all", "localflock", "localflocks", "nobrl"}
-"""Options of NFS, Lustre, GFS2 and SMB with which a machine keeps its locks for itself."""
-KEEPING_LOCKS = ("fuse", "9p", "virtiofs", "beegfs", "vboxsf")
-"""How the names of file systems begin that mostly do."""
+LOCAL_LOCK_OPTIONS = {"nolock", "local_lock=flock", "local_lock=all", "localflock", "localflocks", "nobrl"}
+"""Mount options of NFS, Lustre, GFS2 and SMB by which locks stay on one machine."""
+LOCAL_LOCK_KINDS = ("fuse", "9p", "virtiofs", "beegfs", "vboxsf")
+"""Prefixes of the names of file systems whose locks mostly stay on one machine."""
 
 
 class Reach(IntEnum):
-    """Which machines see the lock of a directory."""
+    """Which machines see the lock of a directory: a lock proves nothing to the others."""
 
     NOBODY = 0
     THIS_MACHINE = 1
@@ -51,26 +57,26 @@ class Reach(IntEnum):
 
 
 class Holder(NamedTuple):
-    """Who has a directory, or had it and did not live to let it go."""
+    """The launcher that holds a directory, or held it and died."""
 
     launcher: Launcher
     does: str
     since: str
     """ISO 8601, for a person."""
     reach: int
-    """Of its lock: a value of `Reach`."""
+    """A value of `Reach`: which machines saw its lock."""
     directory: int = 0
-    """Its inode, and that of the file that is locked; 0 in the files of earlier versions."""
+    """The inodes of the directory and, in `lock`, of the locked file; 0 in the files of earlier versions."""
     lock: int = 0
 
     @property
-    def told(self) -> str:
-        """Who and since when, for a message."""
+    def description(self) -> str:
+        """Which process and since when, for a message."""
         return f"{self.launcher.place}, since {self.since}"
 
     @property
     def remedy(self) -> str:
-        """How a person gets the holder out of the way."""
+        """How to get the holder out of the way."""
         here = self.launcher.is_seen_from(Launcher.this_process())
         if not here:
             return "stop it there first"
@@ -80,28 +86,29 @@ class Holder(NamedTuple):
 
 
 class HeldError(UsageError):
-    """Somebody else has the directory."""
+    """Another launcher holds the directory."""
 
     def __init__(self, directory: Path, holder: Holder | None, reach: Reach = Reach.NOBODY) -> None:
         self.is_running = holder is not None and holder.does == LAUNCH
         self.by_lock = reach is not Reach.NOBODY
         name = shown(Path(directory.name))
         if holder is None:
-            told = f"run {name} was taken by another launcher just now; wait for its end"
+            message = f"run {name} was taken by another launcher just now; wait for its end"
         elif holder.does == COLLECT:
-            told = (
-                f"run {name}: `launch collect` ({holder.told}) brings its files; wait for its end, or {holder.remedy}"
+            message = (
+                f"run {name}: `launch collect` ({holder.description}) brings its files; wait for its end, "
+                f"or {holder.remedy}"
             )
         else:
-            told = f"run {name} still runs (launcher: {holder.told}); {holder.remedy}, or wait for its end"
-        super().__init__(told)
+            message = f"run {name} still runs (launcher: {holder.description}); {holder.remedy}, or wait for its end"
+        super().__init__(message)
 
 
 class UnknownHolderError(UsageError):
-    """Somebody may have the directory, and nobody here can know."""
+    """Another launcher may hold the directory, and that cannot be known from here."""
 
     def __init__(self, directory: Path, holder: Holder | None) -> None:
-        who = f"its launcher, {holder.told}," if holder else "a launcher that has not said who it is"
+        who = f"its launcher, {holder.description}," if holder else "a launcher that has not said who it is"
         super().__init__(
             f"run {shown(Path(directory.name))}: whether {who} still runs cannot be seen from here: the locks of "
             "this file system do not reach that far, or its file `lock` was removed. Look there; if it has gone, add "
@@ -110,23 +117,23 @@ class UnknownHolderError(UsageError):
 
 
 class Hold:
-    """A directory that no other launcher has, until this process ends or lets it go."""
+    """A directory that no other launcher uses until this process ends or releases it."""
 
     def __init__(self, directory: Path, does: str, *, take_over: bool = False) -> None:
-        """Take the directory. `take_over`: the user knows that a launcher which cannot be asked has gone.
+        """Hold the directory. `take_over`: the user knows that a former holder which cannot be checked is gone.
 
         Raises:
-            HeldError: another launcher has it.
-            UnknownHolderError: another launcher may have it.
-            UsageError: the directory is not this user's alone.
-            LaunchError: it cannot be taken.
+            HeldError: another launcher holds it.
+            UnknownHolderError: another launcher may hold it.
+            UsageError: another user owns the directory or may write in it.
+            LaunchError: it cannot be locked, or `holder-N` cannot be written.
         """
         self._path = directory
         self._claim: Path | None = None
         self._fd = _opened(directory, create=does != DRY_RUN)
         try:
             reach = self._lock()
-            number, before = _last_claim(directory)
+            number, before = _newest_claim(directory)
             if number and not _is_over(before, reach, *self._inodes()):
                 self._refuse(before or _signed(_claim(directory, number)), take_over)
             if does != DRY_RUN:
@@ -139,7 +146,7 @@ class Hold:
             raise
 
     def release(self) -> None:
-        """Let others have the directory. A second call does nothing."""
+        """Let others use the directory. A second call does nothing."""
         if self._claim is not None:
             for number in _claims(self._path):
                 with contextlib.suppress(OSError):
@@ -157,7 +164,7 @@ class Hold:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = _last_claim(self._path)[1]
+                holder = _newest_claim(self._path)[1]
                 has_signed = holder is not None and holder.launcher.life() is not Life.GONE
                 if has_signed or time.monotonic() >= until:
                     raise HeldError(self._path, holder if has_signed else None, _reach(self._fd)) from None
@@ -197,7 +204,7 @@ class Hold:
 
 
 def _opened(directory: Path, *, create: bool) -> int:
-    """The file that is locked; -1: there is none. No other program inherits it."""
+    """Open the file to lock; -1 if it is missing and not to be created. Child processes do not inherit it."""
     try:
         with own_directory(directory) as place:
             return open_own(place, LOCK, directory, os.O_RDWR | (os.O_CREAT if create else 0))
@@ -214,11 +221,13 @@ def _opened(directory: Path, *, create: bool) -> int:
 
 
 def _is_over(before: Holder | None, reach: Reach, directory: int, lock: int) -> bool:
-    """Whether it is certain that who held the directory has gone: this launcher has got the lock that the other had.
+    """Whether the lock that this launcher has got proves that the former holder is gone.
 
-    Not where that file has been removed, for the other may still lock it; a copy of its directory it never held.
+    It does if the former holder had the same lock, and if that reached this machine. It does not if the file was
+    removed and created again: the other may still lock the old one. A directory with another inode is a copy, which the
+    former holder never held.
     """
-    if before is None:  # killed while it signed
+    if before is None:  # it was killed while it wrote its file
         return reach is Reach.EVERY_MACHINE
     if not reach or not before.reach:
         return False
@@ -230,8 +239,8 @@ def _is_over(before: Holder | None, reach: Reach, directory: int, lock: int) -> 
     return is_this_machine or min(before.reach, reach) == Reach.EVERY_MACHINE
 
 
-def _last_claim(directory: Path) -> tuple[int, Holder | None]:
-    """The number of the newest claim, or 0, and its holder, if it says who that is."""
+def _newest_claim(directory: Path) -> tuple[int, Holder | None]:
+    """The number of the newest `holder-N`, or 0, and what it says, if it is complete."""
     last = max(_claims(directory), default=0)
     return last, _read(_claim(directory, last)) if last else None
 
@@ -246,7 +255,7 @@ def _claim(directory: Path, number: int) -> Path:
 
 
 def _signed(claim: Path) -> Holder | None:
-    """The holder that a claim names, as soon as its writer has done that."""
+    """The holder in a file that may still be being written: waits `SIGNING` seconds for it."""
     until = time.monotonic() + SIGNING
     while (holder := _read(claim)) is None and time.monotonic() < until:
         time.sleep(LOOK)
@@ -255,23 +264,25 @@ def _signed(claim: Path) -> Holder | None:
 
 def _read(claim: Path) -> Holder | None:
     try:
-        told = json.loads(read_own(claim.parent, claim.name, LARGEST))
-        inodes = (int(told.get(name, 0)) for name in ("directory", "lock"))
-        return Holder(Launcher(**told["launcher"]), str(told["does"]), str(told["since"]), int(told["reach"]), *inodes)
+        record = json.loads(read_own(claim.parent, claim.name, LARGEST))
+        inodes = (int(record.get(name, 0)) for name in ("directory", "lock"))
+        return Holder(
+            Launcher(**record["launcher"]), str(record["does"]), str(record["since"]), int(record["reach"]), *inodes
+        )
     except (ForeignError, OSError, ValueError, LookupError, TypeError):
-        return None  # it is being written, or its writer was killed in the middle of that
+        return None  # it is being written, or its writer was killed meanwhile
 
 
 def _reach(fd: int) -> Reach:
-    """Whether the locks of an open file's file system reach other machines. One of this machine alone has no others."""
+    """Which machines see a lock on an open file. On a local disk that is every machine that sees the file."""
     for kind, options in _mounts(os.fstat(fd).st_dev):
-        if kind.startswith(KEEPING_LOCKS) or LOCKING_ALONE & options:
+        if kind.startswith(LOCAL_LOCK_KINDS) or LOCAL_LOCK_OPTIONS & options:
             return Reach.THIS_MACHINE
     return Reach.EVERY_MACHINE
 
 
 def _mounts(device: int) -> Iterator[tuple[str, set[str]]]:
-    """Kind and options of a file system, as proc(5) has them."""
+    """Type and options of a mounted file system (proc(5)), for each of its mounts."""
     number = f"{os.major(device)}:{os.minor(device)}"
     try:
         lines = MOUNTS.read_text(errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""Which process runs a run, and whether it lives: told without a clock, which may be set in the meantime."""
+"""Identifies the launcher process of a run, and tells whether it is alive, without relying on clocks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MACHINE_ID = Path("/etc/machine-id")
 PID_NAMESPACE = "/proc/self/ns/pid"
 STATE, START_TICKS = 0, 19
-"""Places in /proc/PID/stat behind the name of the program."""
+"""Indices of fields in /proc/PID/stat, after the name of the program."""
 ENDED = ("Z", "X")
-"""States of a process that only its parent still knows."""
-
-
+"""States of a process that has ended."""
 SUSPENDED = "T"
-"""By SIGSTOP."""
+"""The state of a process that got SIGSTOP."""
 
 
 class Life(Enum):
-    """What can be known of a process from here."""
+    """What can be known about a process from here."""
 
     ALIVE = "alive"
     GONE = "gone"
@@ -31,17 +29,17 @@ class Life(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The process that runs a run. A pid alone may be another process's by now, or be one of another machine."""
+    """The identity of a launcher process. Its pid alone may be reused, or belong to another machine or container."""
 
     pid: int
     host: str = ""
-    """Empty in the files of earlier versions, of which only the pid can be used."""
+    """Empty in files of earlier versions, which have only the pid."""
     machine: str = ""
-    """What tells apart two machines of the same name."""
+    """Distinguishes two machines of the same name."""
     boot_id: str = ""
     pid_namespace: str = ""
     start_ticks: int = 0
-    """When it was started, counted from the start of the machine: no clock's to change."""
+    """When it was started, in clock ticks since boot, which setting the clock does not change."""
 
     @classmethod
     def this_process(cls) -> Launcher:
@@ -57,7 +55,7 @@ class Launcher:
 
     @property
     def place(self) -> str:
-        """Where the process is, for a message of this one."""
+        """Where the process is, for a message."""
         here = Launcher.this_process()
         if not self.host or self.is_seen_from(here):
             return f"process {self.pid} on {self.host or here.host}"
@@ -68,15 +66,15 @@ class Launcher:
         return f"process {self.pid} on {self.host}"
 
     def is_seen_from(self, here: Launcher) -> bool:
-        """Whether both processes are numbered by the same kernel in the same way."""
+        """Whether both processes are in the same PID namespace of the same boot, so that pids mean the same."""
         return bool(self.boot_id) and (self.boot_id, self.pid_namespace) == (here.boot_id, here.pid_namespace)
 
     def is_suspended(self) -> bool:
-        """Whether it lives and does nothing, not even end by a signal, before somebody lets it go on."""
+        """Whether it is suspended, so that it does not even react to SIGTERM before it gets SIGCONT."""
         return self.life() is Life.ALIVE and (_state(str(self.pid)) or "?")[0] == SUSPENDED
 
     def life(self) -> Life:
-        """Whether the very process still runs, as far as it can be seen from here."""
+        """Whether exactly this process still runs, as far as that can be seen from here."""
         here = Launcher.this_process()
         if not self.host:
             return Life.UNKNOWN if _is_launcher(self.pid) else Life.GONE
@@ -90,19 +88,19 @@ class Launcher:
 
 
 def _state(pid: str) -> tuple[str, int] | None:
-    """The state of a process and its start; None: there is none of that number."""
+    """The state and start of a process; None if there is none with that pid."""
     words = _read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split()
     return (words[STATE].decode(), int(words[START_TICKS])) if len(words) > START_TICKS else None
 
 
 def _is_launcher(pid: int) -> bool:
-    """Whether the process of that number may be one of ours, by its command line."""
+    """Whether a process may be a launcher, by its command line."""
     return b"launch" in _read(Path(f"/proc/{pid}/cmdline"))
 
 
 def _pid_namespace() -> str:
     try:
-        return os.readlink(PID_NAMESPACE)  # noqa: PTH115 - it is no path
+        return os.readlink(PID_NAMESPACE)  # noqa: PTH115 - the target is no path
     except OSError:
         return ""
 
@@ -111,4 +109,4 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError:
-        return b""  # no /proc, no such process, or a machine without a number
+        return b""  # no /proc, no such process, or no /etc/machine-id

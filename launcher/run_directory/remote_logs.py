@@ -1,4 +1,4 @@
-"""The logs of workers on other hosts, as they arrive: each in a file here, byte for byte at its place."""
+"""Writes the logs of workers on other hosts to files here, byte for byte, as they arrive."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from launcher.run_directory.whole_files import shown, write_all_at
 
 
 class RemoteLogs:
-    """Writes what hosts ship. A log that cannot be written here (a full disk) is told once, and stays on its host."""
+    """The log files of an attempt. One that cannot be written (a full disk) is reported once, and stays on its host."""
 
     def __init__(self, complain: Callable[[str], None]) -> None:
-        """`complain` is told why a log is no longer written."""
+        """`complain` is called with a message when a log can no longer be written."""
         self._complain = complain
         self._files: dict[Task, tuple[int, Path]] = {}
 
     def begin(self, paths: Mapping[Task, Path]) -> None:
-        """An attempt starts; these of its tasks run on other hosts."""
+        """An attempt starts. `paths`: the log files of its tasks on other hosts."""
         self.close()
         for task, path in paths.items():
             try:
@@ -30,7 +30,7 @@ class RemoteLogs:
                 self._give_up(path, error)
 
     def write(self, task: Task, offset: int, data: bytes) -> None:
-        """The next bytes of a task's log; nothing happens for a task of this machine, whose log is the file itself."""
+        """Write the next bytes of a task's log. Ignored for tasks of this machine: they write their own logs."""
         if task not in self._files:
             return
         fd, path = self._files[task]
@@ -39,7 +39,7 @@ class RemoteLogs:
         except OSError as error:
             del self._files[task]
             self._give_up(path, error)
-            with contextlib.suppress(OSError):  # the disk has just been told of
+            with contextlib.suppress(OSError):  # the disk's error was just reported
                 os.close(fd)
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class RemoteLogs:
             _, (fd, path) = self._files.popitem()
             try:
                 os.close(fd)
-            except OSError as error:  # a network's disk may notice only now that it is full
+            except OSError as error:  # a network disk may report only now that it is full
                 self._give_up(path, error)
 
     def _give_up(self, path: Path, error: OSError) -> None:

@@ -1,4 +1,4 @@
-"""How a run stands: the value in `run.json`."""
+"""The state of a run, as `run.json` has it."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from launcher.cluster.spec import Task, chief_of
 from launcher.run_directory.launcher_process import Launcher
 
 LOST = "lost"
-"""A state that nobody writes down: the launcher has gone without saying how the run ended."""
+"""A state that is never written: the launcher is gone and has not recorded how the run ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunHost:
-    """One host of a run: all that is needed to reach it again, and to find there what the run left."""
+    """One host of a run: what is needed to reach it again and to find the run's files there."""
 
     name: str
     """As in the cluster file."""
     tasks: tuple[str, ...]
     """Slugs."""
     run_dir: str
-    """The run's directory there, absolute; `attempt-N` lies below it."""
+    """The absolute path of the run's directory there, which contains `attempt-N`."""
     output_dir: str
-    """What `LAUNCH_OUTPUT_DIR` names there, absolute."""
+    """The absolute path in `LAUNCH_OUTPUT_DIR` there."""
     ssh_options: tuple[str, ...] = ()
-    """Words for ssh from the cluster file, every path in them absolute."""
+    """Arguments for ssh from the cluster file, with absolute paths."""
     connect_timeout: float = 10.0
     """Seconds."""
 
     def __post_init__(self) -> None:
-        """Refuse what a launcher has not written.
+        """Refuse values that no launcher writes.
 
         Raises:
-            ValueError: no tasks of that name, no such time.
+            ValueError: a task's name or the timeout is invalid.
         """
         for slug in self.tasks:
             Task.of_slug(slug)
@@ -52,34 +52,34 @@ def chief_host(hosts: Sequence[RunHost]) -> RunHost:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """What `run.json` holds."""
+    """The content of `run.json`."""
 
     run_id: str
-    """The run's name and 16 random digits, as no other run has them: what its workers have as LAUNCH_RUN_ID, and what
-    its directory on hosts behind ssh is called."""
+    """The run's name and 16 random digits, so that it is unique. Workers have it as LAUNCH_RUN_ID, and the run's
+    directory on hosts behind ssh has this name."""
     command: tuple[str, ...]
     state: str
-    """`running`, `done`, `failed` or `stopped`. `running` is also what a launcher leaves that was killed."""
+    """`running`, `done`, `failed` or `stopped`. A launcher that was killed leaves `running`."""
     started: str
     """ISO 8601 with the offset to UTC."""
     launcher: Launcher
     versions: Mapping[str, str]
     ended: str | None = None
     result: Mapping[str, Any] | None = None
-    """How it ended: the exit code, the number of attempts, the root cause of a failure. While it is `running`: how its
-    workers ended, whose files are being brought."""
+    """How it ended: the exit code, the number of attempts, the root cause of a failure. While files are gathered after
+    the end of all workers, it is there, too, though the state is still `running`."""
     hosts: tuple[RunHost, ...] = ()
-    """All of them, this machine included, since the first worker was started."""
+    """All hosts, this machine included, once the first worker was started."""
     collect: tuple[str, ...] = ()
-    """What is gathered of the chief's output directory: names below it; `.` is all that is there."""
+    """What is gathered from the chief's output directory: names below it; `.` means everything."""
     request: Mapping[str, Any] = field(default_factory=dict)
-    """What the command line asked for (`launcher.run.request.Request`), secrets redacted."""
+    """The command line (`launcher.run.request.Request`), secrets redacted."""
     inode: int = 0
-    """Of the run's directory: a copy of it has another one."""
+    """The inode of the run's directory, by which a copy is recognised."""
 
     @property
     def loss(self) -> str:
-        """What is known of the end of a run that is `lost`."""
+        """What is known about the end of a `lost` run."""
         why = "without an end: killed, or the machine went down"
         if self.result is None:
             return why
@@ -87,6 +87,6 @@ class RunState:
         return f"{why}. Its workers had ended before ({how}), and their files were being brought"
 
     def lasting_id(self) -> str:
-        """The run id. A run that an earlier version began wrote down no digits but those on hosts."""
+        """The run id. Earlier versions recorded its digits only in the names of directories on hosts."""
         others = (host.run_dir.rpartition("/")[2] for host in self.hosts if host.name != LOCALHOST)
         return next(others, self.run_id)

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and file names in messages."""
+"""Writes files atomically, and formats paths for messages."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ BLOCK = 512
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file so that a reader, also after a crash of ours, finds the old content or the new one. Mode 0600.
+    """Replace a file atomically: a reader finds the old content or the new one, even after a crash. Mode 0600.
 
-    No fsync: on a busy disk it takes seconds, in which the supervisor would be deaf. A power cut may cost the file.
+    No fsync: on a busy disk it takes seconds, in which the launcher would handle no events. A power cut may cost the
+    file.
 
     Raises:
         LaunchError: it cannot be written; the old content stays.
@@ -32,9 +33,9 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_over(path: Path, content: bytes) -> bool:
-    """Give a file another content where it lies; False: the room that it takes up is not enough. For a full disk.
+    """Overwrite a file in place, for a full disk. Return False if its blocks are too few for the new content.
 
-    A power cut in the middle of it costs the file.
+    A crash in the middle costs the file.
     """
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -53,7 +54,7 @@ def write_over(path: Path, content: bytes) -> bool:
 
 
 def _write_file(path: Path, content: bytes) -> None:
-    path.unlink(missing_ok=True)  # of a process that was killed
+    path.unlink(missing_ok=True)  # left by a process that was killed
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         write_all(fd, content)
@@ -62,7 +63,7 @@ def _write_file(path: Path, content: bytes) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, for their owner only, where they are not there yet.
+    """Make a directory and missing parents, accessible for their owner only.
 
     Raises:
         OSError: it cannot be made.
@@ -78,14 +79,14 @@ def make_directory(path: Path) -> None:
 
 
 def write_all(fd: int, content: bytes) -> None:
-    """Write all of the content to an open file."""
+    """Write the whole content to an open file."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
 def write_all_at(fd: int, content: bytes, offset: int) -> None:
-    """Write all of the content to its place in an open file."""
+    """Write the whole content at an offset of an open file."""
     rest = memoryview(content)
     while rest:
         written = os.pwrite(fd, rest, offset)
@@ -93,7 +94,7 @@ def write_all_at(fd: int, content: bytes, offset: int) -> None:
 
 
 def holds_something(path: Path) -> bool:
-    """Whether a file is there and not empty, as far as that can be seen."""
+    """Whether a file exists and is not empty; False if that cannot be seen."""
     try:
         return path.is_file() and path.stat().st_size > 0
     except OSError:
@@ -101,13 +102,13 @@ def holds_something(path: Path) -> bool:
 
 
 def shown(path: Path) -> str:
-    """The path for a message: one readable line, though a path may hold newlines or bytes that are no UTF-8."""
+    """A path for a message, on one readable line: it may contain newlines, or bytes that are not UTF-8."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
 def relative(path: str | Path) -> str:
-    """A path as a person in this directory would write it, on one line."""
+    """A path relative to the working directory if it is below it, for a message."""
     path = Path(path)
     with contextlib.suppress(OSError, ValueError):  # this directory is gone, or the path is not below it
         return shown(path.relative_to(working_directory()))

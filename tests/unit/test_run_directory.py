@@ -328,7 +328,7 @@ def test_a_run_that_nobody_runs_any_more_without_an_end_is_lost(tmp_path: Path) 
 
     def left(state: str) -> str:
         run.write_state(replace(STATE, state=state))
-        return run.read_state_left().state
+        return run.read_final_state().state
 
     assert [left("running"), left("done")] == ["lost", "done"]
 
@@ -341,10 +341,10 @@ def test_a_process_that_may_be_the_launcher_of_an_earlier_version_is_asked_about
         process.stdout.readline()  # until then /proc may not tell its words yet
         run.write_state(replace(STATE, state="running", launcher=Launcher(process.pid)))
         with pytest.raises(UsageError, match=rf"process {process.pid}, and that is a launcher.* --take-over"):
-            run.read_state_left()
-        assert run.read_state_left(take_over=True).state == "lost"
+            run.read_final_state()
+        assert run.read_final_state(take_over=True).state == "lost"
         process.kill()
-    assert run.read_state_left().state == "lost"
+    assert run.read_final_state().state == "lost"
 
 
 def test_a_copy_is_not_taken_for_the_run_that_was_made_here(tmp_path: Path) -> None:

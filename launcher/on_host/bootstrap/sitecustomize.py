@@ -1,9 +1,8 @@
-"""Runs at the start of every Python process of a worker: watches for the modules that something of ours waits for.
+"""Runs at the start of every Python process of a worker, and installs hooks for modules that it may import.
 
-The launcher puts this directory first on `PYTHONPATH`. What is waited for, and why, stands in `wanted_hooks`.
-A program that imports none of it must not notice, so this file is short and imports nothing; the files beside it are
-read once such a module is wanted.
-A `sitecustomize` that was on the path before runs as if this one were not there.
+The launcher puts this directory first on `PYTHONPATH`. `wanted_hooks` says which modules have hooks, and why. A program
+that imports none of them must not notice anything, so this file is short and imports nothing; the files beside it are
+read only when such a module is imported. A `sitecustomize` of the user's runs as if this one did not exist.
 """
 
 import os
@@ -15,48 +14,48 @@ if TYPE_CHECKING:
     from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes longer than all of this file
-OFF = ("0", "off", "no", "false")  # what a user sets to leave the fix of Keras, or that of TF_CONFIG, out
+OFF = ("0", "off", "no", "false")  # values of LAUNCH_KERAS_FIX and LAUNCH_TF_CONFIG that turn these off
 RESOLVER = "tensorflow.python.distribute.cluster_resolver.tfconfig_cluster_resolver"
 
 
 class ImportWatch:
-    """A finder that finds modules as the finders after it do, and has our hook run once one of them is loaded."""
+    """A finder that finds modules as the other finders do, and runs our hook once a hooked module is loaded."""
 
     hooks: "dict[str, str]"
-    """Module -> our module whose `after_import(module, watch)` is called; it goes when it has been called."""
+    """Module -> our module whose `after_import(module, watch)` is called, once."""
     given: "dict[str, str]"
-    """The environment that this process began with: a program may change its own."""
+    """The environment at the start of this process: a program may change its own."""
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
-        """None for all modules but those of `hooks`."""
+        """The spec of a module in `hooks`; None for all others, which the next finder then finds."""
         if name not in cls.hooks:
             return None
         try:
             spec: ModuleSpec | None = ours("tf_launch_after_import").watched_spec(cls, name, path, target)
         except Exception as error:
-            cls.say(error, f"what launch adds to {name} is missing")
+            cls.warn(error, f"what launch adds to {name} is missing")
             return None
         return spec
 
     @classmethod
     def imported(cls, name: str) -> "Any":
-        """Forget a module that has been loaded; return our module that waited for it."""
+        """Forget a module that is loaded; return our module with the hook for it."""
         hook = cls.hooks.pop(name, None)
         if not cls.hooks and cls in sys.meta_path:
             sys.meta_path.remove(cls)
         return hook and ours(hook)
 
     @staticmethod
-    def say(reason: object, missing: str) -> None:
-        """One line on stderr, where there is one."""
+    def warn(reason: object, missing: str) -> None:
+        """Print one line to stderr, if there is one."""
         text = f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason)
         if sys.stderr is not None:
             print(f"tf-launch: {missing}:", *text.split(), file=sys.stderr, flush=True)
 
 
 def ours(name: str) -> "Any":
-    """A module that lies beside this one."""
+    """Import a module from this directory."""
     sys.path.insert(0, HERE)
     try:
         return __import__(name)
@@ -65,7 +64,7 @@ def ours(name: str) -> "Any":
 
 
 def wanted_hooks(env: "dict[str, str]") -> "dict[str, str]":
-    """Which modules are waited for, and which module of ours has something to do with each."""
+    """The modules that need a hook in this process, each with our module that has it."""
     wanted = {}
     if wants_keras_fix(env):
         wanted["keras"] = "tf_launch_keras_hook"
@@ -77,19 +76,19 @@ def wanted_hooks(env: "dict[str, str]") -> "dict[str, str]":
 
 
 def wants_keras_fix(env: "dict[str, str]") -> bool:
-    """Whether Keras 3 may need the fix or has progress to report, and the fix is there."""
+    """Whether Keras 3 may need the fix or may report progress, and the fix is there."""
     fix = env.get("LAUNCH_KERAS_FIX")
     legacy = env.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")  # as TensorFlow reads it
     if not fix or fix.lower() in OFF or legacy or not ("TF_CONFIG" in env or env.get("LAUNCH_PROGRESS")):
         return False
     if os.path.isfile(os.path.join(fix, "__init__.py")):  # noqa: PTH113, PTH118
         return True
-    ImportWatch.say(f"LAUNCH_KERAS_FIX names {fix}, which is no package", "no Keras fix, `Model.fit` may fail")
+    ImportWatch.warn(f"LAUNCH_KERAS_FIX names {fix}, which is no package", "no Keras fix, `Model.fit` may fail")
     return False
 
 
 def watch_imports() -> None:
-    """Look out for the modules that a hook of ours waits for."""
+    """Install the hooks that this process needs."""
     ImportWatch.given = dict(os.environ)
     ImportWatch.hooks = wanted_hooks(ImportWatch.given)
     if ImportWatch.hooks:
@@ -99,7 +98,7 @@ def watch_imports() -> None:
 
 
 def run_next_sitecustomize() -> None:
-    """Step aside: out of `sys.path`, and out of the way of the `sitecustomize` that comes after this one."""
+    """Remove this directory from `sys.path`, and import the next `sitecustomize`, if there is one."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  # noqa: PTH100
     ours = sys.modules.pop(__name__)
     try:

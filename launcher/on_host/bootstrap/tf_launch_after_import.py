@@ -1,6 +1,6 @@
-"""Has a hook of ours run as soon as a module is wholly imported.
+"""Runs a hook as soon as its module is completely imported.
 
-Read by `sitecustomize.py` when a module that a hook waits for is wanted.
+`sitecustomize.py` imports this file when a module with a hook is imported.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 
 def watched_spec(watch: Any, name: str, path: Any, target: Any) -> ModuleSpec | None:
-    """What the finders besides `watch` find, with a loader that runs the hook when the module has been loaded.
+    """The spec that the other finders find, with a loader that runs the hook once the module is loaded.
 
-    `watch` stays among the finders until then: a spec may be asked for without anything being loaded.
+    `watch` stays among the finders until then: `importlib.util.find_spec` asks for a spec and loads nothing.
     """
     others = [finder for finder in sys.meta_path if finder is not watch and hasattr(finder, "find_spec")]
     specs = (finder.find_spec(name, path, target) for finder in others)
@@ -26,7 +26,7 @@ def watched_spec(watch: Any, name: str, path: Any, target: Any) -> ModuleSpec | 
 
 
 def run_after(loader: Loader, watch: Any, name: str) -> None:
-    """Shadow the loader's `exec_module` for one call: nothing of the loader differs once the module is there."""
+    """Shadow the loader's `exec_module` for one call; after that the loader is as before."""
     load = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
@@ -37,6 +37,6 @@ def run_after(loader: Loader, watch: Any, name: str) -> None:
             if hook is not None:
                 hook.after_import(module, watch)
         except Exception as error:
-            watch.say(error, f"what launch adds to {name} is missing")
+            watch.warn(error, f"what launch adds to {name} is missing")
 
     loader.exec_module = exec_module  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
-"""`launch --keras 2`: Keras 2 in a worker, wherever the program takes it from.
+"""`launch --keras 2`: Keras 2 in a worker, whichever way the program imports it.
 
-`TF_USE_LEGACY_KERAS` makes `tf.keras` Keras 2. A program of that time may just as well say `import keras`, which is
-Keras 3 nowadays: it gets the same Keras 2.
+`TF_USE_LEGACY_KERAS` makes `tf.keras` Keras 2. An old program may also say `import keras`, which is Keras 3 nowadays;
+here it gets the same Keras 2.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 EXIT_USAGE = 2
-"""The launcher never tries again what ends so: a further attempt would find the same packages."""
+"""The exit code that the launcher never restarts after: another attempt would find the same packages."""
 
 
 class KerasIsTfKeras:
-    """A finder that finds `tf_keras` by the name of `keras`, and what is in it alike."""
+    """A finder that finds `tf_keras` under the name `keras`, and likewise its submodules."""
 
     @classmethod
     def find_spec(cls, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """None for all other modules, and for what Keras 2 has not.
+        """A spec for `keras` and its submodules; None for all others, and for modules that Keras 2 does not have.
 
         Raises:
-            SystemExit: there is no Keras 2 at all.
+            SystemExit: Keras 2 is not installed.
         """
         if name.partition(".")[0] != "keras" or (name != "keras" and "tf_keras" not in sys.modules):
             return None
@@ -37,7 +37,7 @@ class KerasIsTfKeras:
 
         found = find_spec(f"tf_{name}")
         if found is None:
-            import_module("tensorflow")  # ends the process, by `after_import`, where there is no tf_keras at all
+            import_module("tensorflow")  # without tf_keras this ends the process, by `after_import`
             return None
         package = found.submodule_search_locations is not None
         return ModuleSpec(name, SameModule(), origin=found.origin, is_package=package)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ class SameModule:
     spec: ModuleSpec | None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module itself; Python then puts the spec of the second name into it."""
+        """The module of `tf_keras` itself. Python then replaces its `__spec__` by that of the second name."""
         from importlib import import_module
 
         module = import_module(f"tf_{spec.name}")
@@ -57,20 +57,20 @@ class SameModule:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has been loaded; its own spec is put back."""
+        """The module is loaded already: only restore its own spec."""
         module.__spec__ = self.spec
 
 
 def install() -> None:
-    """From now on, `keras` is `tf_keras`."""
+    """Make `import keras` import `tf_keras` from now on."""
     sys.meta_path.insert(0, KerasIsTfKeras)
 
 
 def after_import(tensorflow: ModuleType, _watch: Any) -> None:
-    """TensorFlow has just been imported: end the process where there is no Keras 2 that belongs to it.
+    """TensorFlow has just been imported: end the process if there is no Keras 2 of the same version.
 
     Raises:
-        SystemExit: with the code that is never tried again.
+        SystemExit: with `EXIT_USAGE`.
     """
     wanted = ".".join(tensorflow.__version__.split(".")[:2])
     found = tf_keras_version()
@@ -86,7 +86,7 @@ def after_import(tensorflow: ModuleType, _watch: Any) -> None:
 
 
 def tf_keras_version() -> str | None:
-    """Of the installed package, which is not imported; `unknown` where it came in another way, None without it."""
+    """The version of the installed package, without importing it; `unknown` without metadata; None if it is missing."""
     from importlib.metadata import PackageNotFoundError, version
     from importlib.util import find_spec
 

@@ -1,6 +1,6 @@
-"""Enables the Keras fix and what belongs to it as soon as Keras is wholly imported.
+"""Enables the Keras fix, and what belongs to it, as soon as Keras is completely imported.
 
-Read by `sitecustomize.py` when Keras is wanted.
+`sitecustomize.py` imports this file when Keras is imported.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 GANG = ("chief", "worker")
 FIX = "tf_launch_keras_fix"
-"""What the package is called here, wherever it lies: no module of a program has this name."""
+"""The package's name in this process, wherever it lies: no module of a program has it."""
 NO_FIX = "no Keras fix, `Model.fit` may fail"
 
 
 def after_import(_keras: ModuleType, watch: Any) -> None:
-    """Keras has just been imported: enable the fix where workers train together, and two chapters of it everywhere."""
+    """Keras has just been imported: enable the whole fix where workers train together, else only a part of it."""
     wanted = {"stall": "an epoch may wait for tf.data at its end"}
     if any(map(has_gang, clusters(watch.given))):
         wanted = {"enabling": NO_FIX, **wanted}
@@ -30,28 +30,28 @@ def after_import(_keras: ModuleType, watch: Any) -> None:
     try:
         load_package(os.environ.get("LAUNCH_KERAS_FIX", ""))
     except Exception as error:
-        watch.say(error, NO_FIX)
+        watch.warn(error, NO_FIX)
         return
     for chapter, missing in wanted.items():
-        try_to_enable(chapter, watch.say, missing)
+        try_to_enable(chapter, watch.warn, missing)
 
 
 def clusters(given: Mapping[str, str]) -> list[str | None]:
-    """Values of `TF_CONFIG` that this process may train by: many a program sets its own after it has imported Keras."""
+    """The `TF_CONFIG` values that may become this process's: a program may still set its own after importing Keras."""
     return [os.environ.get("TF_CONFIG"), given.get("TF_CONFIG"), given.get("LAUNCH_TF_CONFIG")]
 
 
-def try_to_enable(chapter: str, say: Callable[[object, str], None], missing: str) -> None:
-    """Say it where it fails, whatever is wrong with the chapter: the program may not need it."""
+def try_to_enable(chapter: str, warn: Callable[[object, str], None], missing: str) -> None:
+    """Enable a chapter of the fix. If that fails for any reason, only warn: the program may not need it."""
     try:
         import_module(f"{FIX}.{chapter}").enable()
     except Exception as error:
-        say(error, missing)
+        warn(error, missing)
 
 
 def load_package(directory: str) -> None:
-    """Import the package of the fix from its directory, which is on nobody's path."""
-    path = os.path.join(directory, "__init__.py")  # noqa: PTH118 - no path is imported here
+    """Import the package of the fix from its directory, which is not on `sys.path`."""
+    path = os.path.join(directory, "__init__.py")  # noqa: PTH118 - pathlib is slow to import
     spec = spec_from_file_location(FIX, path, submodule_search_locations=[directory])
     if spec is None or spec.loader is None:
         raise ImportError(f"{directory}, which LAUNCH_KERAS_FIX names, is no Python package")
@@ -64,7 +64,7 @@ def load_package(directory: str) -> None:
 
 
 def has_gang(tf_config: str | None) -> bool:
-    """Whether there are chiefs or workers that train together; not where `TF_CONFIG` is bad (TensorFlow says why)."""
+    """Whether the cluster has a chief or workers, which train together. False for an invalid value."""
     try:
         cluster = json.loads(tf_config or "{}").get("cluster", {})
         return any(len(cluster.get(kind, ())) for kind in GANG)

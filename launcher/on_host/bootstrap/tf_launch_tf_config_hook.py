@@ -1,8 +1,8 @@
-"""Gives TensorFlow the launcher's `TF_CONFIG` where the program has put another cluster in its place.
+"""Gives TensorFlow the launcher's `TF_CONFIG` if the program has set another cluster there.
 
-Programs name the addresses of the machines that they were written on. The variable is corrected when TensorFlow reads
-it, neither when the program sets it (a program may set it for a child that it is about to start) nor when the program
-reads it (which it must find as it left it).
+Many programs set the addresses of the machines that they were written for. The variable is corrected only when
+TensorFlow reads it: not when the program sets it, which may be for a child that it is about to start, and not when the
+program reads it, which must find what it has set.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ VARIABLE = "TF_CONFIG"
 
 
 def after_import(resolver: ModuleType, watch: Any) -> None:
-    """Correct the variable whenever TensorFlow is about to read it in this process; a fork of it is another one.
+    """Correct the variable whenever TensorFlow is about to read it in this process, but not in forks of it.
 
-    `_load_tf_config` is what all of TensorFlow 2 reads it with
+    All versions of TensorFlow 2 read it with `_load_tf_config`
     (`tensorflow/python/distribute/cluster_resolver/tfconfig_cluster_resolver.py`).
     """
     load = getattr(resolver, "_load_tf_config", None)
@@ -36,33 +36,33 @@ def after_import(resolver: ModuleType, watch: Any) -> None:
 
 
 class Correction:
-    """What the launcher set, for the process that it started."""
+    """Restores the launcher's value, in the process that the launcher started."""
 
     def __init__(self, launchers: str) -> None:
         self.launchers = launchers
         self.pid = os.getpid()
-        self.said = False
+        self.has_warned = False
 
     def apply(self) -> None:
-        """Put the launcher's value in the place of one that is about other machines; say so the first time."""
+        """Replace a value for other machines by the launcher's; say so the first time."""
         own = os.environ.get(VARIABLE)
         if os.getpid() != self.pid or not is_foreign(own, self.launchers):
             return
         os.environ[VARIABLE] = self.launchers
-        if not self.said and sys.stderr is not None:
+        if not self.has_warned and sys.stderr is not None:
             line = f"the program sets TF_CONFIG itself ({described(own)}): launch's is used instead"
             print(f"tf-launch: {line}; --keep-tf-config leaves the program's", file=sys.stderr, flush=True)
-        self.said = True
+        self.has_warned = True
 
 
 def is_foreign(own: str | None, launchers: str) -> bool:
-    """Whether a value names addresses, and none of the launcher's: not so for a removed, changed or broken one."""
+    """Whether a value names addresses, but none of the launcher's. False if it is missing, broken, or only adapted."""
     named, run = list(addresses(own)), list(addresses(launchers))
     return bool(named) and not any(address in run for address in named)
 
 
 def addresses(tf_config: str | None) -> Iterator[str]:
-    """All addresses of a cluster; none where the value is nothing that TensorFlow would take."""
+    """All addresses of a cluster; none if TensorFlow would not accept the value."""
     try:
         jobs = json.loads(tf_config or "{}").get("cluster", {}).values()
         for tasks in jobs:
@@ -72,7 +72,7 @@ def addresses(tf_config: str | None) -> Iterator[str]:
 
 
 def described(own: str | None) -> str:
-    """`worker 0 of localhost:12345, ...`, as far as the program says."""
+    """`worker 0 of localhost:12345, ...`, as far as the value says."""
     first, *others = addresses(own)
     task = json.loads(own or "{}").get("task")
     who = f"{task.get('type')} {task.get('index')} of " if isinstance(task, dict) else ""

@@ -1,1 +1,1 @@
-"""An agent that finds, ends and removes what runs have left on its host, for `launch leftovers`."""
+"""The agent of `launch leftovers`: finds, ends and removes what runs have left on its host."""

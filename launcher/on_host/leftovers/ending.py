@@ -1,4 +1,4 @@
-"""Ends what runs have left: their processes, and their directories."""
+"""Ends the processes of a run, and removes its directory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from launcher.on_host.agent.processes import UNKILLABLE, send_signal
 from launcher.on_host.leftovers.finding import left_directories, left_processes, members, run_of
 
 LOOK = 0.05
-"""Seconds between two looks at processes that were told to end."""
+"""Seconds between two looks at processes that got a signal."""
 
 
 def end_run(run: str, grace: float) -> list[int]:
     """End all processes of a run: SIGTERM, after `grace` seconds SIGKILL; return those that could not be ended.
 
-    Where an agent lives, its launcher is asked to stop the run: it does so on every host, and knows that the run was
-    stopped. It could not tell a worker that exits with 0 at a SIGTERM of ours from one that is done.
+    If an agent is alive, it is asked to have its launcher stop the run: that does so on every host, and records the run
+    as stopped. If the workers got SIGTERM from here, a worker that then exits with 0 would look like one that is done.
     """
     under_way = [each for each in members(run) if each.agent is not None]
     send_signal([agent for agent in {each.agent for each in under_way} if agent is not None], STOP_REQUEST)
@@ -32,24 +32,24 @@ def end_run(run: str, grace: float) -> list[int]:
 
 
 def await_end(run: str, seconds: float) -> None:
-    """Return once the run has no process any more, or when the time is over."""
+    """Wait until the run has no process left, or the time is over."""
     until = time.monotonic() + seconds
     while members(run) and time.monotonic() < until:
         time.sleep(LOOK)
 
 
 def signal_members(run: str, number: int, spared: set[int] | frozenset[int] = frozenset()) -> list[int]:
-    """Signal every process of the run but those that are spared; which they were."""
+    """Signal every process of the run except those in `spared`; return the pids."""
     pids = sorted({each.pid for each in members(run)} - spared)
     for pid in pids:
-        if run_of(pid) == run:  # still the one that was found
+        if run_of(pid) == run:  # the pid was not reused meanwhile
             send_signal([pid], number)
-            send_signal([pid], signal.SIGCONT)  # a stopped process takes no other signal
+            send_signal([pid], signal.SIGCONT)  # a suspended process would not get the signal
     return pids
 
 
 def remove_directory(runs_dir: str, name: str) -> str:
-    """Delete a run's directory; why not, if not."""
+    """Delete a run's directory; return why it could not be deleted, or an empty string."""
     found = next((each for each in left_directories(runs_dir, left_processes()) if each.name == name), None)
     if found is None:
         return "it is not there any more"

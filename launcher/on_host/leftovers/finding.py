@@ -1,4 +1,4 @@
-"""Processes of runs, known by the run in their environment and never by a name; and the directories of runs."""
+"""Finds processes of runs, by the run id in their environment and never by a name, and directories of runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if False:  # names for type checkers only: typing costs start-up time
     from collections.abc import Iterator
 
 RUN_DIRECTORY = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{8}(?:[0-9a-f]{8})?")
-"""A run's directory on a host behind ssh is called by the run id, which ends with 16 digits (8 in older versions)."""
+"""A run id, which names the run's directory on hosts behind ssh. It ends with 16 digits (8 in older versions)."""
 AGENT = "launch-agent"
-"""What an agent's process is called."""
+"""The name of an agent's process."""
 LONGEST = 200
-"""Characters of a command line that are told."""
+"""Characters of a command line that are reported."""
 
 
 def left_processes() -> list[LeftProcess]:
-    """Every process of this user that a run has started, or that such a process has."""
+    """Every process of this user that a run has started, directly or not."""
     parents = {pid: parent for pid, (parent, _) in processes().items() if is_own(pid)}
     own = {os.getpid(), *above(os.getpid(), parents)}
     found = []
@@ -34,18 +34,18 @@ def left_processes() -> list[LeftProcess]:
 
 
 def members(run: str) -> list[LeftProcess]:
-    """The processes of one run. A zombie is none: it has no environment."""
+    """The processes of one run, without zombies, which have no environment."""
     return [each for each in left_processes() if each.run == run]
 
 
 def above(pid: int, parents: dict[int, int]) -> Iterator[int]:
-    """A process's parent, its parent's..., as far as they are this user's."""
+    """A process's parent, the parent's parent, and so on, as far as they are this user's."""
     while (pid := parents.get(pid, 0)) in parents:
         yield pid
 
 
 def is_own(pid: int) -> bool:
-    """Whether it is this user's."""
+    """Whether a process is this user's."""
     try:
         return os.stat(f"/proc/{pid}").st_uid == os.getuid()
     except OSError:
@@ -68,7 +68,7 @@ def command_line_of(pid: int) -> str:
 
 
 def age_of(pid: int) -> float:
-    """Seconds since a process began; 0 once it has ended."""
+    """Seconds since a process was started; 0 if it has ended."""
     fields = contents(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     if not fields:
         return 0.0
@@ -76,7 +76,7 @@ def age_of(pid: int) -> float:
 
 
 def contents(path: str) -> bytes:
-    """What a file of /proc says; nothing where its process has ended, or is another user's."""
+    """The content of a file of /proc; empty if its process has ended or is another user's."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -86,7 +86,7 @@ def contents(path: str) -> bytes:
 
 # ---- directories
 def left_directories(runs_dir: str, running: list[LeftProcess]) -> Iterator[LeftDirectory]:
-    """The directories of runs, the oldest first. `running`: the processes that belong to runs."""
+    """The directories of runs, oldest first. `running`: the processes of all runs."""
     try:
         entries = sorted(os.scandir(runs_dir), key=lambda entry: entry.name)
     except OSError:
@@ -103,7 +103,7 @@ def left_directories(runs_dir: str, running: list[LeftProcess]) -> Iterator[Left
 
 
 def places_of(pid: int) -> list[str]:
-    """Where a process works, and what it has open. An agent has the directory of its run open."""
+    """A process's working directory and open files. An agent keeps the directory of its run open."""
     places = [f"/proc/{pid}/cwd"]
     try:
         places += [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]
@@ -113,7 +113,7 @@ def places_of(pid: int) -> list[str]:
 
 
 def target_of(link: str) -> str:
-    """Where a link leads; nothing once it has gone."""
+    """The target of a link; empty if it is gone."""
     try:
         return os.readlink(link)
     except OSError:
@@ -121,7 +121,7 @@ def target_of(link: str) -> str:
 
 
 def measured(path: str) -> tuple[int, float]:
-    """Bytes of all files below a directory, and when the newest of them was changed."""
+    """Bytes of all files below a directory, and when the newest of them was modified."""
     size, newest = 0, os.lstat(path).st_mtime
     for directory, _, names in os.walk(path):
         for name in names:

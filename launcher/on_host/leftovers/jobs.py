@@ -1,4 +1,4 @@
-"""What the agent that looks for leftovers does besides: a job of its loop, and a thread for what may take its time."""
+"""The agent's job for `launch leftovers`: each command runs in a thread, because it may take long."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if False:  # names for type checkers only: typing costs start-up time
 
 
 class LeftoversJob(Job):
-    """One thing at a time: who asks waits for the answer. Meanwhile the agent answers each heartbeat."""
+    """One command at a time: the launcher waits for each answer. Meanwhile the agent answers heartbeats."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -45,12 +45,12 @@ class LeftoversJob(Job):
         }
 
     def _begin(self, work: Callable[[], Event]) -> None:
-        """Do it in a thread; a disk may be slow, and a grace is long."""
+        """Do it in a thread: a disk may be slow, and a grace may be long."""
 
         def answer() -> None:
             try:
                 self._answer = work()
-            finally:  # whatever goes wrong there stands on stderr, and ends the agent
+            finally:  # if `work` fails, its traceback is on stderr, and `on_ready` ends the agent
                 os.write(self._answered_write, b".")
 
         threading.Thread(target=answer, daemon=True).start()
@@ -68,7 +68,7 @@ class LeftoversJob(Job):
 
 
 def found(asked: FindLeftovers) -> LeftoversFound:
-    """All that is there."""
+    """Find the processes and directories of all runs."""
     runs_dir = os.path.expanduser(asked.runs_dir)
     processes = left_processes()
     directories = list(left_directories(runs_dir, processes))

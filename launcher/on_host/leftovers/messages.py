@@ -1,4 +1,4 @@
-"""What the agent of `launch leftovers` and the launcher say to each other, beside what every agent does."""
+"""The messages of `launch leftovers`, in addition to those of every agent."""
 
 # No `from __future__ import annotations`: an annotation is the object that checks the field (`fields`).
 from launcher.on_host.agent import messages
@@ -6,7 +6,7 @@ from launcher.on_host.agent.fields import AnyText, Count, Long, Message, Pid, Wo
 from launcher.on_host.agent.messages import Command, Event
 
 MOST_FOUND = 1000
-"""Processes, and directories, that are told; a frame has room for them."""
+"""Processes, and directories, that are listed, so that the answer fits into a frame."""
 
 
 class LeftProcess(Message):
@@ -18,7 +18,7 @@ class LeftProcess(Message):
     """Seconds."""
     command_line: str
     agent: Pid | None
-    """The living agent above it; without one nobody will end it."""
+    """The agent above it that is alive; without one, nothing will ever end it."""
 
 
 class LeftDirectory(Message):
@@ -29,9 +29,9 @@ class LeftDirectory(Message):
     size: Count
     """Bytes of all files in it."""
     age: float
-    """Seconds since the newest of them was changed."""
+    """Seconds since the newest of them was modified."""
     is_used: bool
-    """Its run is under way, or somebody works in it."""
+    """Its run is under way, or some process works in it."""
 
 
 class FindLeftovers(Command):
@@ -44,9 +44,9 @@ class LeftoversFound(Event):
     processes: Long[LeftProcess]
     directories: Long[LeftDirectory]
     runs_dir: AnyText
-    """Its whole path."""
+    """Its absolute path."""
     unlisted: Count
-    """How many more there are of both."""
+    """How many more there are of both together."""
 
 
 class EndRun(Command):
@@ -61,7 +61,7 @@ class RunEnded(Event):
 
 
 class RemoveDirectory(Command):
-    """Delete a run's directory, if nobody uses it. Answer: `DirectoryRemoved`."""
+    """Delete a run's directory unless it is in use. Answer: `DirectoryRemoved`."""
 
     runs_dir: AnyText
     name: AnyText
@@ -69,7 +69,7 @@ class RemoveDirectory(Command):
 
 class DirectoryRemoved(Event):
     reason: Words
-    """Why it was not; empty: it was."""
+    """Why it could not be deleted; empty if it was."""
 
 
 COMMANDS = {**messages.COMMANDS, **by_name(Command, globals())}

@@ -1,4 +1,4 @@
-"""The agent that looks for leftovers, and its guard, as with any agent."""
+"""The agent of `launch leftovers` and its guard, as with any agent."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from launcher.on_host.leftovers.messages import COMMANDS
 
 
 def main() -> None:
-    """Split into guard and agent; greet; serve."""
+    """Split into guard and agent, greet, serve."""
     guard_and_serve(COMMANDS, lambda agent: [LeftoversJob(agent.link)])

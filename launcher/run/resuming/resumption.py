@@ -75,7 +75,7 @@ def resumed(request: Request) -> Iterator[Resumption]:
     directory = find(request.runs_dir, request.resume, lambda line: write_error(f"launch: {line}"))
     hold = Hold(directory.path, DRY_RUN if request.dry_run else LAUNCH, take_over=request.take_over)
     try:
-        state = directory.read_state_left(take_over=request.take_over)
+        state = directory.read_final_state(take_over=request.take_over)
         if state.state == LOST and not request.dry_run:
             await_their_end(directory.name, directory.chief)
         yield _resumption(directory, state, request)
