@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -52,6 +53,8 @@ COPIED_AS_A_FOLDER = sorted((ROOT / "training/keras_fix").glob("*.py"))
 """Whose modules name each other by `.name`, so that the folder may lie anywhere and have any name."""
 CHAPTERS = {path.stem for path in COPIED_AS_A_FOLDER}
 SAYING_NOTHING = {"manager", "managers", "util", "utils", "helper", "helpers", "common"}
+VAGUE_METHODS = {"do", "get", "handle", "process", "read", "say", "take"}
+"""Methods that a reader cannot tell apart once several classes have them."""
 SLOW_TO_IMPORT = {"asyncio", "keras", "msgspec", "numpy", "portpicker", "psutil", "rich", "tensorflow", "yaml"}
 
 
@@ -267,6 +270,27 @@ def test_names_say_something(package: str) -> None:
     }
 
     assert found == set()
+
+
+def classes(package: str) -> list[ast.ClassDef]:
+    """All classes of a package."""
+    trees = (ast.parse(path.read_bytes()) for path in sources(package))
+    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_no_two_classes_have_one_name(package: str) -> None:
+    count = Counter(each.name for each in classes(package))
+
+    assert [name for name, many in count.items() if many > 1] == []
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_a_vague_method_name_belongs_to_one_class_at_most(package: str) -> None:
+    methods = (node.name for each in classes(package) for node in each.body if isinstance(node, ast.FunctionDef))
+    count = Counter(methods)
+
+    assert [name for name in VAGUE_METHODS if count[name] > 1] == []
 
 
 def test_command_line_starts_without_slow_imports() -> None:
