@@ -173,6 +173,8 @@ def test_a_keras_that_looks_different_is_left_alone_and_that_is_said(
 ) -> None:
     stock = UnknownCallbackList.on_train_begin
     monkeypatch.setitem(sys.modules, "keras", stand_in())
+    clock = SimpleNamespace(InputClock=SimpleNamespace)  # the real one imports TensorFlow
+    monkeypatch.setitem(sys.modules, "training.keras_fix.input_clock", clock)
     assert progress.enable() is False
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("tf-launch: Keras 3.99.0 is not recognised")

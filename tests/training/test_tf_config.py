@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from typing import Any
 
 import portpicker
 import pytest
+from support.last_line import last_line
 
 from launcher.cluster.spec import ClusterSpec, Task, in_order, number_tasks, tf_config
 
@@ -25,7 +24,7 @@ CLUSTERS = {
     "parameter servers without a chief": {"worker": 12, "ps": 2},
 }
 
-# What TensorFlow makes of each TF_CONFIG of a list; importing it once is enough for all.
+# What TensorFlow makes of each TF_CONFIG of a list.
 ASK_TENSORFLOW = """
 import json, os, sys
 import tensorflow as tf
@@ -47,7 +46,7 @@ def answer(config):
         "id": multi_worker_util.id_in_cluster(spec, kind, index) if counted else None,
     }
 
-json.dump([answer(config) for config in json.load(sys.stdin)], sys.stdout)
+print(json.dumps([answer(config) for config in json.loads(sys.argv[1])]))
 """
 
 TRAIN_ONE_STEP = """
@@ -64,22 +63,26 @@ def spec_of(counts: dict[str, int]) -> ClusterSpec:
     return ClusterSpec({task: f"10.0.0.1:{2000 + i}" for i, task in enumerate(tasks)})
 
 
-def tensorflow(program: str, tf_config: str | None = None, stdin: str = "") -> str:
-    """What a program prints."""
-    env = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    env |= {} if tf_config is None else {"TF_CONFIG": tf_config}
-    argv = [sys.executable, "-c", program]
-    result = subprocess.run(argv, env=env, input=stdin, capture_output=True, text=True, timeout=400, check=False)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+@pytest.fixture(scope="module")
+def printed(gang: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """The last line that a program prints, with these words and this `TF_CONFIG`."""
+
+    def run(program: str, *words: str, tf_config: str | None = None) -> str:
+        script = tmp_path_factory.mktemp("asked") / "program.py"
+        script.write_text(program)
+        [ended] = gang(0, ["python", str(script), *words], env={"TF_CONFIG": tf_config} if tf_config else {})
+        assert ended.exit_code == 0, ended.output
+        return last_line(ended.output)
+
+    return run
 
 
 @pytest.fixture(scope="module")
-def answers() -> dict[tuple[str, Task], dict[str, Any]]:
+def answers(printed: Callable[..., str]) -> dict[tuple[str, Task], dict[str, Any]]:
     """TensorFlow's answer for every task of every cluster."""
     asked = [(name, task) for name, counts in CLUSTERS.items() for task in spec_of(counts).tasks]
     configs = [tf_config(spec_of(CLUSTERS[name]), task) for name, task in asked]
-    return dict(zip(asked, json.loads(tensorflow(ASK_TENSORFLOW, stdin=json.dumps(configs))), strict=True))
+    return dict(zip(asked, json.loads(printed(ASK_TENSORFLOW, json.dumps(configs))), strict=True))
 
 
 TASKS = [(name, task) for name, counts in CLUSTERS.items() for task in spec_of(counts).tasks]
@@ -121,7 +124,7 @@ def test_chief_and_workers_have_ids_without_gaps(answers: Any, name: str) -> Non
     assert {answer["workers"] for answer in training} == {len(training)}
 
 
-def test_an_evaluator_may_use_the_strategy_before_anybody_else_has_started() -> None:
+def test_an_evaluator_may_use_the_strategy_before_anybody_else_has_started(printed: Callable[..., str]) -> None:
     spec = ClusterSpec(
         {
             Task("chief", 0): "192.0.2.1:2222",
@@ -130,10 +133,11 @@ def test_an_evaluator_may_use_the_strategy_before_anybody_else_has_started() -> 
         }
     )
 
-    assert tensorflow(TRAIN_ONE_STEP, tf_config(spec, Task("evaluator", 0))).strip() == "replicas 1 sum 1.0"
+    config = tf_config(spec, Task("evaluator", 0))
+    assert printed(TRAIN_ONE_STEP, tf_config=config) == "replicas 1 sum 1.0"
 
 
-def test_a_chief_trains_while_its_evaluator_has_not_started() -> None:
+def test_a_chief_trains_while_its_evaluator_has_not_started(printed: Callable[..., str]) -> None:
     spec = ClusterSpec(
         {
             Task("chief", 0): f"localhost:{portpicker.pick_unused_port()}",
@@ -141,4 +145,5 @@ def test_a_chief_trains_while_its_evaluator_has_not_started() -> None:
         }
     )
 
-    assert tensorflow(TRAIN_ONE_STEP, tf_config(spec, Task("chief", 0))).strip() == "replicas 1 sum 1.0"
+    config = tf_config(spec, Task("chief", 0))
+    assert printed(TRAIN_ONE_STEP, tf_config=config) == "replicas 1 sum 1.0"
