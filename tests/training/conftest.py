@@ -44,6 +44,12 @@ def warm_tensorflow() -> Iterator[WarmTensorFlow]:
 
 
 @pytest.fixture(scope="session")
+def python(warm_tensorflow: WarmTensorFlow) -> list[str]:
+    """What to write for `python` in a script or a cluster file, where `launched` does not see it."""
+    return warm_tensorflow.python if obeys(os.environ) else [sys.executable]
+
+
+@pytest.fixture(scope="session")
 def gang(tmp_path_factory: pytest.TempPathFactory, warm_tensorflow: WarmTensorFlow) -> Gang:
     """Run one program as a gang of local workers and wait for all of them: `Ended(exit_code, output)` by index.
 

@@ -53,7 +53,7 @@ def test_a_parameter_server_that_is_killed_is_the_cause_and_not_the_chief_that_c
         launch.worker("ps-0").kill()
 
     file = cluster(tmp_path, chief=1, worker=1, ps=1)
-    launch = launched(*file, *LOOP, "--until", str(tmp_path / "never"), meanwhile=kill_server, fresh=True)
+    launch = launched(*file, *LOOP, "--until", str(tmp_path / "never"), meanwhile=kill_server)
 
     assert launch.wait() == 1
     assert "ps 0 on localhost was killed by SIGKILL" in launch.last_words

@@ -6,7 +6,7 @@ They know of no launcher. What they write in the directory in which they were st
 from __future__ import annotations
 
 import os
-import sys
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +17,16 @@ from support.launching import Launch, cluster_file
 WILD = Path(__file__).parent / "scripts" / "wild"
 Launched = Callable[..., Launch]
 TWO = ("--workers", "2", "--", "python")
-WITH_PYTHON = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-"""Where a shell script finds the Python that has TensorFlow, as in an active environment."""
+
+
+@pytest.fixture
+def with_python(python: list[str], tmp_path: Path) -> dict[str, str]:
+    """Where a shell script finds the Python that has TensorFlow, as in an active environment."""
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(python)} "$@"\n')
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
 
 
 def last_lines(launch: Launch, *tasks: str, attempt: int = 0) -> list[str]:
@@ -35,7 +43,7 @@ def written(launch: Launch, *below: str) -> set[str]:
 
 
 def test_fit_with_every_usual_callback_on_arrays_stops_early_and_leaves_the_chiefs_files(launched: Launched) -> None:
-    launch = launched(*TWO, WILD / "fit_with_callbacks.py", fresh=True)
+    launch = launched(*TWO, WILD / "fit_with_callbacks.py")
     first, second = last_lines(launch)
 
     assert first == second
@@ -66,8 +74,10 @@ def test_a_chief_and_a_worker_train_on_a_generator_and_nobody_answers_a_question
     assert (launch.runs.parent / "sentiment.keras").exists()
 
 
-def test_a_job_script_writes_records_and_each_worker_reads_files_of_its_own(launched: Launched) -> None:
-    launch = launched("--workers", "2", "--", "sh", WILD / "tfrecord_shards.sh", env=WITH_PYTHON)
+def test_a_job_script_writes_records_and_each_worker_reads_files_of_its_own(
+    launched: Launched, with_python: dict[str, str]
+) -> None:
+    launch = launched("--workers", "2", "--", "sh", WILD / "tfrecord_shards.sh", env=with_python)
 
     assert last_lines(launch) == ["job script done"] * 2
     assert b"examples seen: 192\n" in launch.log("worker-0"), "96 of 4 files, twice, none of them by both workers"

@@ -21,7 +21,7 @@ def two_ports_in_a_row() -> int:
 
 
 def test_a_chief_that_reads_flags_trains_with_a_worker_that_reads_its_environment(
-    launched: Callable[..., Launch], tmp_path: Path
+    launched: Callable[..., Launch], python: list[str], tmp_path: Path
 ) -> None:
     port = two_ports_in_a_row()
     worker = f"127.0.0.1:{port + 1}"
@@ -37,8 +37,8 @@ def test_a_chief_that_reads_flags_trains_with_a_worker_that_reads_its_environmen
             }
         },
         "per_task": {
-            "chief": ["python", str(WILD / "ranks_by_flags.py"), *flags],
-            "worker": ["python3", str(WILD / "ranks_in_environment.py")],
+            "chief": [*python, str(WILD / "ranks_by_flags.py"), *flags],
+            "worker": [*python, str(WILD / "ranks_in_environment.py")],
         },
     }
     cluster = tmp_path / "cluster.yaml"
