@@ -12,101 +12,16 @@ from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
 from launcher.hosts.facts import HostFacts
 from launcher.hosts.ssh_complaint import Complaint
-
-
-# ---- what a host told of itself (`launcher.on_host.probe`)
-@dataclass(frozen=True, slots=True)
-class PythonFound:
-    """The one that would run the workers."""
-
-    version: str
-    executable: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramFound:
-    """What a worker would run; the reason is why it cannot be."""
-
-    path: str | None = None
-    reason: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """A digest of each file of the user's own that makes it up, by its path below where it was found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a worker inherits: proxies, how many files it may open, the encoding of its output, CUDA_VISIBLE_DEVICES."""
-
-    proxies: Mapping[str, str] = field(default_factory=dict)
-    open_files: int = 1 << 20
-    encoding: str = "utf-8"
-    visible_gpus: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkCard:
-    """The one that has the host's address. Speed in Mbit/s; 0: it does not tell."""
-
-    name: str = ""
-    mtu: int = 0
-    speed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """Memory in MiB."""
-
-    index: int
-    name: str
-    memory: int
-    used: int
-
-
-@dataclass(frozen=True, slots=True)
-class Gpus:
-    """What NVIDIA's driver knows; the newest version of CUDA that it can run."""
-
-    driver: str = ""
-    cuda: str = ""
-    devices: tuple[Gpu, ...] = ()
-    complaint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DiskRoom:
-    """Where runs would be written, in bytes, and the user as whom the workers would run."""
-
-    root: str
-    free: int
-    total: int
-    there: str
-    """The root, or the nearest directory above it that exists already; owner and mode are this one's."""
-    owner: str
-    mode: str
-    user: str
-
-
-@dataclass(frozen=True, slots=True)
-class TensorFlowFound:
-    """What TensorFlow said when it was imported, or the reason why it cannot be."""
-
-    version: str
-    gpus: int
-    cuda: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """How fast one host sends to another, or the reason why that could not be measured."""
-
-    rate: float = 0.0
-    """Bytes a second."""
-    round_trip: float = 0.0
-    """Seconds, without load."""
-    retransmitted: int = 0
-    """Packets."""
-    reason: str = ""
+from launcher.on_host.probe.answers import (
+    DiskRoom,
+    Gpus,
+    NetworkCard,
+    ProgramFound,
+    PythonFound,
+    Speed,
+    Surroundings,
+    TensorFlowFound,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +52,6 @@ class Answers:
     """What could not be found out, and why."""
 
 
-# ---- what was found out
 class Dial(NamedTuple):
     """One host's try to reach a worker's port of another one, at one address."""
 

@@ -9,11 +9,12 @@ from pathlib import Path, PurePath
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
 from launcher.cluster.spec import ClusterSpec, dialled_at
-from launcher.doctor.examination import Examination, Gradients, Speed
+from launcher.doctor.examination import Examination, Gradients
 from launcher.doctor.exchange import BYTES, SECONDS, rounds
 from launcher.doctor.reach import chosen, dials, failures, possible_addresses
 from launcher.doctor.visit import HOST, WORKER, Visit
 from launcher.hosts.facts import same_machines
+from launcher.on_host.probe.answers import Speed
 from launcher.run.host_contexts import Names, host_contexts
 from launcher.run_directory.directory import RunDirectory
 

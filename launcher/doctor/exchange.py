@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launcher.cluster.plan import brings_training
-from launcher.doctor.examination import Examination, Gradients, Speed
+from launcher.doctor.examination import Examination, Gradients
+from launcher.on_host.probe.answers import Speed
 
 MEGABYTE = 1e6
 SUPPOSED_MB = 100.0

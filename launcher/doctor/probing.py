@@ -26,10 +26,13 @@ from launcher.on_host.agent.messages import (
 from launcher.on_host.agent.programs import MOST
 from launcher.wording import signal_name
 
-OF_AGENT = ("limits", "processes", "resolving", "sockets", "gate_program", "reach", "gate", "own_directory")
+OF_AGENT = ("limits", "processes", "resolving", "sockets", "gate_program", "reach", "gate", "facts", "own_directory")
 PROBE = (
     *(f"launcher.on_host.agent.{name}" for name in OF_AGENT),
-    *(f"launcher.on_host.probe.{name}" for name in ("program", "output", "machine", "throughput", "telling")),
+    *(
+        f"launcher.on_host.probe.{name}"
+        for name in ("answers", "program", "output", "machine", "throughput", "telling")
+    ),
 )
 """Its modules, in the order in which they are needed; `main` of the last one is the program."""
 BOOT = """\

@@ -14,10 +14,11 @@ from rich.text import Text
 
 from launcher.cluster.file.source import Places
 from launcher.cluster.redaction import in_values, redacted_text
-from launcher.doctor.examination import Examination, Gpus, HostExamination
+from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.exchange import ring_seconds
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.reach import failures
+from launcher.on_host.probe.answers import Gpus
 from launcher.wording import counted, duration, harmless_line, listed, rate, size
 
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}

@@ -12,7 +12,7 @@ import msgspec
 
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import TaskPlan
-from launcher.doctor.examination import Answers, Dial, HostExamination, Speed
+from launcher.doctor.examination import Answers, Dial, HostExamination
 from launcher.doctor.probing import Parts, Probe
 from launcher.hosts import events
 from launcher.hosts.all_hosts import DIAL_SECONDS, LOOK_UP_SECONDS, Hosts
@@ -31,6 +31,7 @@ from launcher.on_host.agent.messages import (
     Start,
     Target,
 )
+from launcher.on_host.probe.answers import Speed
 
 HOST, WORKER = "host", "worker"
 """The probes of a host: by its agent's own Python, and by the Python of its workers."""

@@ -11,15 +11,15 @@ from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
 from launcher.doctor.diagnosis import diagnosed
-from launcher.doctor.examination import (
-    Answers,
-    Dial,
+from launcher.doctor.examination import Answers, Dial, Examination, Gradients, HostExamination
+from launcher.doctor.findings import Finding, Severity
+from launcher.hosts.facts import HostFacts
+from launcher.hosts.ssh_complaint import Complaint
+from launcher.on_host.agent.own_directory import WOULD_RUN
+from launcher.on_host.probe.answers import (
     DiskRoom,
-    Examination,
     Gpu,
     Gpus,
-    Gradients,
-    HostExamination,
     NetworkCard,
     ProgramFound,
     PythonFound,
@@ -27,10 +27,6 @@ from launcher.doctor.examination import (
     Surroundings,
     TensorFlowFound,
 )
-from launcher.doctor.findings import Finding, Severity
-from launcher.hosts.facts import HostFacts
-from launcher.hosts.ssh_complaint import Complaint
-from launcher.on_host.agent.own_directory import WOULD_RUN
 
 NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 NAMES = ("a", "b", "c")

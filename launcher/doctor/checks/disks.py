@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.doctor.examination import DiskRoom, Examination, HostExamination
+from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.findings import ERROR, NOTE, WARNING, Finding
 from launcher.on_host.agent.own_directory import WOULD_RUN
+from launcher.on_host.probe.answers import DiskRoom
 from launcher.wording import listed, size
 
 NOT_WRITTEN = "logs and checkpoints could not be written"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.doctor.examination import Examination, Gpus, HostExamination
+from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.findings import ERROR, WARNING, Finding, odd_ones
+from launcher.on_host.probe.answers import Gpus
 from launcher.wording import listed
 
 NO_DRIVER = Finding(ERROR, "gpu_driver").because(

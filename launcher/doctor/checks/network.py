@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.doctor.examination import Examination, NetworkCard
+from launcher.doctor.examination import Examination
 from launcher.doctor.exchange import ring_seconds
 from launcher.doctor.findings import NOTE, WARNING, Finding, odd_ones
+from launcher.on_host.probe.answers import NetworkCard
 from launcher.wording import duration, rate, size
 
 NOT_MEASURED = Finding(WARNING, "not_measured", names_hosts=True).because(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.cluster.redaction import redacted
-from launcher.doctor.examination import Examination, Surroundings
+from launcher.doctor.examination import Examination
 from launcher.doctor.findings import NOTE, WARNING, Finding
 from launcher.hosts.facts import clock_is_off, public_addresses, skewed_clocks
+from launcher.on_host.probe.answers import Surroundings
 from launcher.wording import listed
 
 ANYBODY = (

@@ -16,9 +16,10 @@ import threading
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
 
+from launcher.on_host.agent.facts import ipv6_address, ipv6_entries
 from launcher.on_host.agent.gate import check_kernel
+from launcher.on_host.probe.answers import Gpu, Gpus, NetworkCard, PythonFound, Surroundings, TensorFlowFound
 
 TENSORFLOWS = (
     *("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-aarch64", "tensorflow-cpu-aws"),
@@ -33,8 +34,8 @@ SIOCGIFADDR = 0x8915
 DNS_SECONDS = 3.0
 
 
-def python() -> dict[str, str]:
-    return {"version": ".".join(map(str, sys.version_info[:3])), "executable": sys.executable}
+def python() -> PythonFound:
+    return PythonFound(".".join(map(str, sys.version_info[:3])), sys.executable)
 
 
 def packages() -> dict[str, str]:
@@ -53,25 +54,22 @@ def version_of(package: str) -> str | None:
         return None
 
 
-def tensorflow() -> dict[str, Any]:
-    """What TensorFlow says when it is really imported, and which GPUs it can use. Only the workers' Python is asked."""
+def tensorflow() -> TensorFlowFound:
+    """Really import TensorFlow, and see which GPUs it can use. Only the workers' Python is asked."""
     try:
         import tensorflow as tf
 
         devices = tf.config.list_physical_devices("GPU")
         build = tf.sysconfig.get_build_info()
     except Exception as error:
-        return {"version": "", "gpus": 0, "cuda": "", "reason": f"{type(error).__name__}: {error}"}
-    return {"version": tf.__version__, "gpus": len(devices), "cuda": build.get("cuda_version", ""), "reason": ""}
+        return TensorFlowFound(reason=f"{type(error).__name__}: {error}")
+    return TensorFlowFound(tf.__version__, len(devices), build.get("cuda_version", ""))
 
 
-def surroundings() -> dict[str, Any]:
-    return {
-        "proxies": {name: value for name, value in os.environ.items() if name.lower() in PROXIES and value},
-        "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "encoding": sys.stdout.encoding.lower(),
-        "visible_gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
-    }
+def surroundings() -> Surroundings:
+    proxies = {name: value for name, value in os.environ.items() if name.lower() in PROXIES and value}
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Surroundings(proxies, open_files, sys.stdout.encoding.lower(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def gate() -> str:
@@ -83,34 +81,27 @@ def gate() -> str:
     return ""
 
 
-def gpus() -> dict[str, Any]:
-    """What NVIDIA's driver knows; no devices and no complaint where there is none."""
-    nothing: dict[str, Any] = {"driver": "", "cuda": "", "devices": [], "complaint": ""}
+def gpus() -> Gpus:
     if shutil.which("nvidia-smi") is None:
-        return nothing
+        return Gpus()
     command = ["nvidia-smi", f"--query-gpu={','.join(ASKED_OF_GPUS)}", "--format=csv,noheader,nounits"]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return {**nothing, "complaint": str(error)}
+        return Gpus(complaint=str(error))
     rows = [[word.strip() for word in line.split(",")] for line in asked.stdout.splitlines()]
     rows = [row for row in rows if len(row) == len(ASKED_OF_GPUS)]
     if asked.returncode or not rows:
-        return {**nothing, "complaint": " ".join((asked.stdout + asked.stderr).split()) or "it lists no GPU"}
-    devices = [
-        {"index": int(index), "name": name, "memory": megabytes(total), "used": megabytes(used)}
-        for index, name, total, used, _ in rows
-    ]
-    return {"driver": rows[0][-1], "cuda": cuda_of_driver(), "devices": devices, "complaint": ""}
+        return Gpus(complaint=" ".join((asked.stdout + asked.stderr).split()) or "it lists no GPU")
+    devices = tuple(Gpu(int(index), name, mebibytes(total), mebibytes(used)) for index, name, total, used, _ in rows)
+    return Gpus(rows[0][-1], cuda_of_driver(), devices)
 
 
-def megabytes(text: str) -> int:
-    """Of a GPU's memory; 0 where it is not told, as with memory that it shares with the CPU."""
+def mebibytes(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
 def cuda_of_driver() -> str:
-    """The newest CUDA that the driver can run."""
     version = ctypes.c_int()
     try:
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
@@ -119,11 +110,15 @@ def cuda_of_driver() -> str:
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
-def network_card(address: str) -> dict[str, Any]:
-    """The card that has this address; speed in Mbit/s where it tells one."""
+def network_cards(*addresses: str) -> dict[str, NetworkCard]:
+    """The card that has each of these addresses."""
+    return {address: network_card(address) for address in addresses}
+
+
+def network_card(address: str) -> NetworkCard:
     own = addresses_for(address)
     name = next((name for _, name in socket.if_nameindex() if own.intersection(addresses_of(name))), "")
-    return {"name": name, "mtu": number_of(name, "mtu"), "speed": max(0, number_of(name, "speed"))}
+    return NetworkCard(name, number_of(name, "mtu"), max(0, number_of(name, "speed")))
 
 
 def addresses_for(name: str) -> set[str]:
@@ -154,7 +149,4 @@ def addresses_of(card: str) -> list[str]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket, contextlib.suppress(OSError):  # it has none
         told = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", card.encode()))
         found.append(socket.inet_ntoa(told[20:24]))
-    with contextlib.suppress(OSError):  # no IPv6 here
-        lines = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
-        found += [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(line[0])) for line in lines if line[-1] == card]
-    return found
+    return found + [ipv6_address(entry) for entry in ipv6_entries() if entry[-1] == card]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from launcher.on_host.agent.own_directory import why_unsafe
+from launcher.on_host.probe.answers import DiskRoom
 
 SOME = bytes(1 << 16)
 """What is written: more than a file system keeps without asking for a block."""
@@ -23,21 +23,15 @@ class Output:
         """Directories that were not there before."""
         self._marker = Path()
 
-    def room(self, root: str) -> dict[str, Any]:
+    def room(self, root: str) -> DiskRoom:
         """What can be said of it without touching anything."""
         there = next(path for path in (Path(root), *Path(root).parents) if path.exists())
         disk, entry = os.statvfs(there), there.stat()
-        return {
-            "root": root,
-            "free": disk.f_bavail * disk.f_frsize,
-            "total": disk.f_blocks * disk.f_frsize,
-            "there": str(there),
-            "owner": user_name(entry.st_uid),
-            "mode": f"{entry.st_mode & 0o7777:o}",
-            "user": user_name(os.geteuid()),
-        }
+        free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+        owner, mode = user_name(entry.st_uid), f"{entry.st_mode & 0o7777:o}"
+        return DiskRoom(root, free, total, str(there), owner, mode, user_name(os.geteuid()))
 
-    def tried(self, root: str, marker: str) -> str:
+    def unwritable(self, root: str, marker: str) -> str:
         """Why nothing can be written there; empty if it can, and then the marker is there, which others may see."""
         directory = Path(root)
         try:
@@ -56,7 +50,7 @@ class Output:
         """Those of these markers that are there."""
         return [marker for marker in markers if self._marker.with_name(marker).exists()]
 
-    def unmark(self) -> bool:
+    def unmarked(self) -> bool:
         """Remove the marker. Where hosts share a disk all do this first, so that the directories are empty then."""
         with contextlib.suppress(OSError):
             self._marker.unlink()
@@ -64,10 +58,15 @@ class Output:
 
     def clean(self) -> None:
         """Remove what the trial has made."""
-        self.unmark()
+        self.unmarked()
         for path in self._missing:
             with contextlib.suppress(OSError):
                 path.rmdir()
+
+
+def unsafe(*trusted: tuple[str, str, bool]) -> list[str]:
+    """Why others could exchange what is in these directories, each given as `why_unsafe` takes it."""
+    return [why for path, key, is_new in trusted if (why := why_unsafe(path, key, is_new=is_new))]
 
 
 def user_name(uid: int) -> str:

@@ -10,12 +10,11 @@ import os
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from launcher.on_host.probe.answers import ProgramFound
 
 PACKAGES = ("site-packages", "dist-packages")
 MOST_FILES = 1000
@@ -24,20 +23,15 @@ MOST_ENTRIES = 10_000
 """What is looked at below a package: a directory of a million images may bear the name of a module."""
 
 
-def program(argv: Sequence[str], by_python: bool) -> dict[str, Any]:
-    """Where the program is, why it cannot be run, and a digest of each file that makes it up.
-
-    `by_python`: the worker's command line begins with the Python that runs this.
-    """
+def program(argv: Sequence[str], by_python: bool) -> ProgramFound:
+    """`by_python`: the worker's command line begins with the Python that runs this."""
     if not by_python:
         path = shutil.which(os.path.expanduser(argv[0]))  # noqa: PTH111 - as the agent does it
-        return {"path": path, "reason": "" if path else f"there is no program {argv[0]}", "files": {}}
+        return ProgramFound(path, "" if path else f"there is no program {argv[0]}")
     kind, name = entry(argv[1:])
     if kind == "script":
         return _script(Path(name))
-    if kind == "module":
-        return _module(name)
-    return {"path": None, "reason": "", "files": {}}
+    return _module(name) if kind == "module" else ProgramFound()
 
 
 def entry(arguments: Sequence[str]) -> tuple[str, str]:
@@ -59,27 +53,27 @@ def entry(arguments: Sequence[str]) -> tuple[str, str]:
     return "", ""
 
 
-def _script(path: Path) -> dict[str, Any]:
+def _script(path: Path) -> ProgramFound:
     file = path / "__main__.py" if path.is_dir() else path
     try:
         file.read_bytes()
     except OSError as error:
-        return {"path": None, "reason": f"{path}: {error.strerror}", "files": {}}
+        return ProgramFound(reason=f"{path}: {error.strerror}")
     place = path.resolve() if path.is_dir() else path.resolve().parent
-    return {"path": str(file.absolute()), "reason": "", "files": contents([file.resolve()], places(place))}
+    return ProgramFound(str(file.absolute()), files=contents([file.resolve()], places(place)))
 
 
-def _module(name: str) -> dict[str, Any]:
+def _module(name: str) -> ProgramFound:
     path = [str(Path.cwd()), *sys.path]
     spec = None
     for part in range(1, name.count(".") + 2):
         spec = PathFinder.find_spec(".".join(name.split(".")[:part]), path)
         if spec is None:
-            return {"path": None, "reason": f"No module named {name}", "files": {}}
+            return ProgramFound(reason=f"No module named {name}")
         path = list(spec.submodule_search_locations or ())
     own = places(Path.cwd())
     files = contents(list(located(name.partition(".")[0], own)), own)
-    return {"path": spec.origin if spec else None, "reason": "", "files": files}
+    return ProgramFound(spec.origin if spec else None, files=files)
 
 
 def places(first: Path) -> list[Path]:

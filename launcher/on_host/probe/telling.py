@@ -6,49 +6,32 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from launcher.on_host.agent.own_directory import why_unsafe
-from launcher.on_host.probe.machine import gate, gpus, network_card, packages, python, surroundings, tensorflow
-from launcher.on_host.probe.output import Output
+from launcher.on_host.probe.machine import gate, gpus, network_cards, packages, python, surroundings, tensorflow
+from launcher.on_host.probe.output import Output, unsafe
 from launcher.on_host.probe.program import program
-from launcher.on_host.probe.throughput import count, measure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from launcher.on_host.probe.throughput import counting, measured
 
 STDOUT, STDERR = 1, 2
 
 
 def main() -> None:
     """Talk over stdin and stdout, until stdin ends; what others print, sitecustomize for example, goes to stderr."""
-    to_launcher = os.dup(STDOUT)
+    to_launcher = os.fdopen(os.dup(STDOUT), "w")
     os.dup2(STDERR, STDOUT)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     word = sys.stdin.readline().strip()
     runs = Output()
-    parts: dict[str, Callable[..., Any]] = {
-        "python": python,
-        "packages": packages,
-        "program": program,
-        "surroundings": surroundings,
-        "gate": gate,
-        "network_cards": lambda *addresses: {address: network_card(address) for address in addresses},
-        "gpus": gpus,
-        "room": runs.room,
-        "unsafe": lambda *trusted: [why for path, key, new in trusted if (why := why_unsafe(path, key, is_new=new))],
-        "unwritable": runs.tried,
-        "seen": runs.seen,
-        "unmarked": runs.unmark,
-        "tensorflow": tensorflow,
-        "counting": count,
-        "measured": measure,
-    }
+    functions: tuple[Callable[..., Any], ...] = (
+        *(python, packages, program, surroundings, tensorflow, gate, network_cards, gpus, unsafe, counting, measured),
+        *(runs.room, runs.unwritable, runs.seen, runs.unmarked),
+    )
+    parts = {each.__name__: each for each in functions}
 
     def tell(**what: Any) -> None:
-        line = f"\n{word}{json.dumps(what)}\n".encode()
-        while line:
-            line = line[os.write(to_launcher, line) :]
+        print(f"\n{word}{json.dumps(what, default=vars)}", file=to_launcher, flush=True)
 
     try:
         for line in iter(sys.stdin.readline, ""):

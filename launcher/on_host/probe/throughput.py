@@ -14,9 +14,9 @@ import struct
 import sys
 import threading
 import time
-from typing import Any
 
 from launcher.on_host.agent.reach import NO_WAIT, listener
+from launcher.on_host.probe.answers import Speed
 
 PIECE = 1 << 20
 """Bytes sent or taken at a time."""
@@ -30,7 +30,7 @@ ROUND_TRIP, RETRANSMITTED = 68, 100
 """Where these stand in `struct tcp_info` (linux/tcp.h), four bytes each; the first in microseconds."""
 
 
-def count(*ports: int) -> bool:
+def counting(*ports: int) -> bool:
     """From now on tell whoever sends to one of these ports how many bytes have come."""
     for port in ports:
         threading.Thread(target=_welcome, args=(listener(port),), daemon=True).start()
@@ -53,17 +53,16 @@ def _count(guest: socket.socket) -> None:
             guest.sendall(TOTAL.pack(total))
 
 
-def measure(address: str, port: int, size: int, seconds: float) -> dict[str, Any]:
-    """Send so many bytes, for so many seconds at most; how fast they arrived, or why that cannot be told."""
+def measured(address: str, port: int, size: int, seconds: float) -> Speed:
+    """Send so many bytes, for so many seconds at most, and see how fast they arrive."""
     try:
         with socket.create_connection((address, port), CONNECTING) as link:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_WAIT)  # what is still queued is not wanted
             round_trip = _told_by_kernel(link, ROUND_TRIP) / 1e6
             rate = steady_rate(_sent(link, size, seconds))
-            again = _told_by_kernel(link, RETRANSMITTED)
-            return {"reason": "", "rate": rate, "round_trip": round_trip, "retransmitted": again}
+            return Speed(rate, round_trip, _told_by_kernel(link, RETRANSMITTED))
     except OSError as error:
-        return {"reason": error.strerror or "nothing arrived in time"}
+        return Speed(reason=error.strerror or "nothing arrived in time")
 
 
 def _told_by_kernel(link: socket.socket, offset: int) -> int:
