@@ -17,12 +17,11 @@ from launcher.caller.working_directory import working_directory
 from launcher.commands import options
 from launcher.console.console import STDOUT
 from launcher.console.terminal import Look
+from launcher.doctor.checks.network import gradients
 from launcher.doctor.diagnosis import diagnosed
 from launcher.doctor.examine import Doctor
-from launcher.doctor.exchange import gradients
 from launcher.doctor.findings import Severity
 from launcher.doctor.report import as_record, as_text
-from launcher.doctor.visit import Visit
 from launcher.errors import EXIT_DONE, EXIT_HOST
 from launcher.hosts.all_hosts import Hosts
 from launcher.hosts.attending import StopRequestedError
@@ -85,7 +84,7 @@ def doctor(request: Request, import_tensorflow: bool, gradient_mb: float | None)
     inbox: Inbox = SimpleQueue()
     try:
         with signals_into(inbox), Hosts(cluster.hosts, inbox, cluster.timeouts.lease) as hosts:
-            doctor = Doctor(cluster, Path(working_directory(), request.runs_dir), Visit(cluster, hosts, inbox))
+            doctor = Doctor(cluster, Path(working_directory(), request.runs_dir), hosts, inbox)
             examination = doctor.examine(import_tensorflow, gradients(cluster.commands, gradient_mb))
     except StopRequestedError as stopped:
         return 128 + stopped.signal

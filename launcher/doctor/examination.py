@@ -44,7 +44,7 @@ class Answers:
     unwritable: str | None = None
     """Why nothing can be written where runs go; empty: it can."""
     seen: tuple[str, ...] | None = None
-    """The hosts whose files are seen there, too."""
+    """The other hosts whose files it sees where it would write its own."""
     tensorflow: TensorFlowFound | None = None
     measured: Speed | None = None
     """Of the last link that it was asked for."""
@@ -109,8 +109,6 @@ class Examination:
     """Where each host is dialled."""
     dialled: Mapping[Dial, str] = field(default_factory=dict)
     """Empty, or why not."""
-    shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each host the others whose files it sees where it would write its own."""
     speeds: Mapping[tuple[str, str], Speed] = field(default_factory=dict)
     """By (sender, receiver)."""
 
@@ -128,3 +126,12 @@ class Examination:
     def workers(self) -> int:
         """How many share gradients: the chief does, too."""
         return sum(task.type in ("chief", "worker") for host in self.cluster.hosts for task in host.tasks)
+
+
+def failures(dialled: Mapping[Dial, str]) -> dict[tuple[str, str], dict[Dial, str]]:
+    """Who did not reach which port, and why, by (host, address) of the one that was dialled."""
+    found: dict[tuple[str, str], dict[Dial, str]] = {}
+    for dial, why in dialled.items():
+        if why:
+            found.setdefault((dial.host, dial.address), {})[dial] = why
+    return found

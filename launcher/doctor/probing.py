@@ -1,18 +1,25 @@
-"""The conversation with a program that finds out about one host (`launcher.on_host.probe`)."""
+"""The conversation with one host, and with the programs that find out about it (`launcher.on_host.probe`)."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 import msgspec
 
+from launcher.cluster.cluster import Host
+from launcher.cluster.plan import TaskPlan
+from launcher.doctor.examination import Answers, Dial, HostExamination
+from launcher.hosts import events
+from launcher.hosts.facts import HostFacts
+from launcher.hosts.ssh_complaint import Complaint
 from launcher.on_host.agent.framing import UnreadableError, decoded
 from launcher.on_host.agent.messages import (
     AskProgram,
@@ -24,6 +31,7 @@ from launcher.on_host.agent.messages import (
     TellProgram,
 )
 from launcher.on_host.agent.programs import MOST
+from launcher.on_host.probe.answers import Speed
 from launcher.wording import signal_name
 
 OF_AGENT = ("limits", "processes", "resolving", "sockets", "gate_program", "reach", "gate", "facts", "own_directory")
@@ -45,6 +53,11 @@ for name, text in eval(sys.stdin.readline()):
     exec(compile(text, name, "exec"), module.__dict__)
 module.main()
 """
+HOST, WORKER = "host", "worker"
+"""The probes of a host: by its agent's own Python, and by the Python of its workers."""
+HOME = "~"
+OWN_PYTHON = ("/proc/self/exe", "-I", "-S")
+"""What runs the agent, for a child of it, whatever its workers' environment says."""
 NO_WORKDIR = "cannot enter the working directory"
 """How an agent's reason begins where there is no such directory."""
 LONGEST = 300
@@ -159,3 +172,94 @@ def how_it_ended(code: int | None, number: int | None, last_words: str) -> str:
     lines = [line.strip() for line in last_words.splitlines() if line.strip()]
     why = lines[-1][:LONGEST] if lines else f"exit code {code}"
     return why if code else ""
+
+
+class VisitedHost:
+    """One host: what it was asked, what it has answered so far."""
+
+    def __init__(self, host: Host, send: Callable[[Command], None]) -> None:
+        self.send = send
+        self.found = HostExamination(host)
+        self.dials: list[Dial] = []
+        self._dialled: Mapping[str, str] | None = None
+        self.probes: dict[str, Probe] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """It has told of itself, and whether it has ports."""
+        has_ports = self.found.ports or self.found.no_ports or not self.found.host.tasks
+        return self.found.facts is not None and bool(has_ports)
+
+    @property
+    def has_answered(self) -> bool:
+        """Nothing that it was asked for is missing."""
+        is_dialling = self.dials and self._dialled is None
+        return not is_dialling and all(probe.has_answered for probe in self.probes.values())
+
+    @property
+    def dialled(self) -> dict[Dial, str]:
+        """What it has reached: empty, or why not."""
+        return {self.dials[int(number)]: why for number, why in (self._dialled or {}).items()}
+
+    @property
+    def counts(self) -> bool:
+        """Others may send to its port, to measure how fast that is."""
+        return "counting" in self.probes[HOST].told
+
+    @property
+    def speed(self) -> Speed:
+        """Of the link that it was asked for last."""
+        measured = None if "measured" in self.probes[HOST].awaited else self.found.answers.measured
+        return measured or Speed(reason="no answer")
+
+    def begin(self, plan: TaskPlan, python: str, workdir_comes: bool) -> None:
+        """Start its probes. `workdir_comes`: the start makes the working directory, if it is not there (`sync`)."""
+        self.found = replace(self.found, plan=plan, runs_python=plan.argv[0] == python)
+        workdirs = [plan.workdir, *([HOME] if workdir_comes else [])]
+        self.probes = {
+            HOST: Probe(HOST, self.send, OWN_PYTHON, [HOME], plan.env),
+            WORKER: Probe(WORKER, self.send, [python], workdirs, plan.env),
+        }
+
+    def hear(self, event: events.Event) -> None:
+        """What came from it, or was found out about its connection.
+
+        Raises:
+            UnreadableError: a probe of ours does not tell that.
+        """
+        match event:
+            case events.HostReady(_, told):
+                self.found = replace(self.found, facts=HostFacts.of(told, time.time()))
+            case events.PortsReserved(_, ports):
+                self.found = replace(self.found, ports=ports)
+            case events.ReservationFailed(_, reason):
+                self.found = replace(self.found, no_ports=reason)
+            case events.Dialled(_, results):
+                self._dialled = results
+            case events.HostLost(_, reason, remedy):
+                self.complain(Complaint(reason, remedy))
+            case events.Answer(_, (ProgramSaid(name) | ProgramNotRun(name) | ProgramEnded(name)) as message):
+                if name not in self.probes:
+                    raise UnreadableError("news of a program that was not started there")
+                try:
+                    self.probes[name].hear(message)
+                    self.found = replace(self.found, answers=self._answers())
+                except msgspec.ValidationError as error:
+                    raise UnreadableError(f"an answer of its probe: {error}") from error
+
+    def complain(self, complaint: Complaint) -> None:
+        """There is no connection to it; the first reason counts."""
+        self.found = replace(self.found, complaint=self.found.complaint or complaint)
+
+    def _answers(self) -> Answers:
+        host, worker = self.probes[HOST], self.probes[WORKER]
+        trouble = (*host.trouble.items(), *worker.trouble.items())
+        return msgspec.convert({**host.told, **worker.told, "trouble": trouble}, Answers)
+
+    def examination(self) -> HostExamination:
+        """All that was found out about it."""
+        if not self.probes:
+            return self.found
+        host, worker = self.probes[HOST], self.probes[WORKER]
+        silence = host.refusal or host.silence or worker.silence
+        return replace(self.found, refusal=worker.refusal, silence=silence)

@@ -14,10 +14,9 @@ from rich.text import Text
 
 from launcher.cluster.file.source import Places
 from launcher.cluster.redaction import in_values, redacted_text
-from launcher.doctor.examination import Examination, HostExamination
-from launcher.doctor.exchange import ring_seconds
+from launcher.doctor.checks.network import ring_seconds
+from launcher.doctor.examination import Examination, HostExamination, failures
 from launcher.doctor.findings import Finding, Severity
-from launcher.doctor.reach import failures
 from launcher.on_host.probe.answers import Gpus
 from launcher.wording import counted, duration, harmless_line, listed, rate, size
 
@@ -198,6 +197,6 @@ def _host_record(each: HostExamination, examination: Examination) -> dict[str, A
         "addresses": list(facts.addresses) if facts else [],
         "cpus": facts.cpus if facts else None,
         "clock_ahead": round(facts.ahead, 3) if facts else None,
-        "shares_disk_with": list(examination.shared.get(each.name, ())),
+        "shares_disk_with": list(each.answers.seen or ()),
         **answers,
     }

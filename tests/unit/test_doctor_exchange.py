@@ -8,8 +8,8 @@ import pytest
 
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.spec import Task
+from launcher.doctor.checks.network import gradients, ring_seconds, rounds
 from launcher.doctor.examination import Examination, Gradients, HostExamination
-from launcher.doctor.exchange import gradients, ring_seconds, rounds
 from launcher.on_host.probe.answers import Speed
 from launcher.on_host.probe.throughput import steady_rate
 

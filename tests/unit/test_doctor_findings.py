@@ -236,7 +236,7 @@ CASES: dict[str, tuple[Examination, list[tuple[Severity, str, tuple[str, ...], s
         [(WARNING, "disk_low", ("b",), "little room for /home/me/runs: 100 MB of 200 GB are free")],
     ),
     "a disk that two share": (
-        cluster(shared={"a": ("b",), "b": ("a",)}),
+        cluster(host("a", answers(seen=("b",))), host("b", answers(seen=("a",)))),
         [(NOTE, "shared", ("a", "b"), "a and b share the disk of the output directory")],
     ),
     # surroundings

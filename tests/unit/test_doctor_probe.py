@@ -132,7 +132,7 @@ def test_a_trial_makes_what_is_missing_and_removes_it_again(tmp_path: Path) -> N
 
     assert output.room(root).there == str(tmp_path)
     assert output.unwritable(root, "marker") == ""
-    assert output.seen(["marker", "other"]) == ["marker"]
+    assert output.seen({"a": "marker", "b": "other"}) == ["a"]
     output.clean()
     assert list(tmp_path.iterdir()) == []
 
@@ -149,7 +149,7 @@ def test_what_was_there_stays(tmp_path: Path) -> None:
 def test_hosts_that_share_a_disk_leave_nothing_whoever_goes_first(tmp_path: Path) -> None:
     root, one, other = str(tmp_path / "some" / "runs"), Output(), Output()
     assert (other.unwritable(root, "b"), one.unwritable(root, "a")) == ("", "")
-    assert one.seen(["b"]) == ["b"]
+    assert one.seen({"host": "b"}) == ["host"]
     for each in (one, other):
         each.unmarked()
     for each in (one, other):

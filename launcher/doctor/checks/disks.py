@@ -64,10 +64,10 @@ def _unsafe(each: HostExamination, why: str) -> Finding:
 
 def _shared(examination: Examination) -> Iterator[Finding]:
     """Which hosts share the disk, as far as they see each other's files."""
-    asked = [each.name for each in examination.reached if each.answers.seen is not None]
-    groups = {tuple(sorted((name, *examination.shared.get(name, ())))) for name in asked}
-    for group in sorted(groups):
+    seen = {each.name: each.answers.seen for each in examination.reached if each.answers.seen is not None}
+    groups = {name: tuple(sorted((name, *others))) for name, others in seen.items()}
+    for group in sorted(set(groups.values())):
         if len(group) > 1:
             yield SHARED.on(group, f"{listed(group)} share the disk of the output directory")
-    if len(asked) > 1 and len(groups) > 1:
-        yield NOT_SHARED.on(tuple(asked), "the output directories of the hosts are not all on one disk")
+    if len(set(groups.values())) > 1:
+        yield NOT_SHARED.on(tuple(groups), "the output directories of the hosts are not all on one disk")

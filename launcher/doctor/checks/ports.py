@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
-from launcher.doctor.examination import Dial, Examination
+from launcher.doctor.examination import Dial, Examination, failures
 from launcher.doctor.findings import ERROR, NOTE, Finding
-from launcher.doctor.reach import failures
 from launcher.hosts.reachability import AN_ADDRESS
 from launcher.on_host.agent.resolving import CANNOT_RESOLVE
 from launcher.wording import listed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.on_host.agent.own_directory import why_unsafe
@@ -46,9 +46,9 @@ class Output:
             return f"{error.strerror} ({error.filename or root})"
         return ""
 
-    def seen(self, markers: Sequence[str]) -> list[str]:
-        """Those of these markers that are there."""
-        return [marker for marker in markers if self._marker.with_name(marker).exists()]
+    def seen(self, markers: Mapping[str, str]) -> list[str]:
+        """The hosts whose markers are there, of these (by host)."""
+        return [host for host, marker in markers.items() if self._marker.with_name(marker).exists()]
 
     def unmarked(self) -> bool:
         """Remove the marker. Where hosts share a disk all do this first, so that the directories are empty then."""
