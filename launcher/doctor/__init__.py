@@ -1,1 +1,1 @@
-"""`launch doctor`: all hosts are asked, what they told becomes findings, the findings become a report."""
+"""`launch doctor`: all hosts are examined, their answers become findings, the findings become a report."""

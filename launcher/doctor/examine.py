@@ -1,10 +1,11 @@
-"""The course of an examination: what is asked, when and of whom; all hosts at once, each as far as it goes."""
+"""The course of an examination: what is asked when, of all hosts at once."""
 
 from __future__ import annotations
 
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path, PurePath
@@ -13,7 +14,7 @@ from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import HostContext, TaskPlan, brings_training, plan_attempt, python_of
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.doctor.checks.network import rounds
-from launcher.doctor.examination import Dial, Examination, Gradients, failures
+from launcher.doctor.examination import Dial, Examination, Gradients
 from launcher.doctor.probing import HOST, WORKER, Parts, VisitedHost
 from launcher.hosts import events
 from launcher.hosts.all_hosts import DIAL_SECONDS, LOOK_UP_SECONDS, Hosts, cluster_spec
@@ -23,22 +24,22 @@ from launcher.hosts.inbox import Inbox
 from launcher.hosts.reachability import LOOPBACK
 from launcher.hosts.ssh_complaint import Complaint
 from launcher.on_host.agent.framing import UnreadableError
-from launcher.on_host.agent.messages import DialPorts, Reserve, Start, Target
+from launcher.on_host.agent.messages import DialPorts, Start, Target
 from launcher.on_host.probe.answers import Speed
 from launcher.run.host_contexts import Names, host_contexts
 from launcher.run_directory.directory import RunDirectory
 
 NAME = "doctor"
-"""In place of a run's; no directory of this name is made."""
+"""Stands where the name of a run would; no directory of this name is made."""
 UNKNOWN_PORT = 0
 ANSWER_SECONDS = 20.0
-"""For all that a host can tell without importing TensorFlow; a slow GPU driver takes 5 s of it."""
+"""For all that a host can find out without importing TensorFlow; a slow GPU driver takes 5 s of it."""
 LOOK_SECONDS = 5.0
 IMPORT_SECONDS = 120.0
 MEASURED_BYTES, MEASURED_SECONDS = 64e6, 1.0
-"""What all measurements together may send from a host, and take of its time."""
+"""What a host may send, and how long it may take, in all measurements together."""
 MEASURING_ENDS = 3.0
-"""Seconds after its own time in which a host has to say what a measurement gave."""
+"""Seconds that a host gets beyond a measurement's own time to report it."""
 
 Addresses = Mapping[str, tuple[str, ...]]
 """Where each host may be dialled, the likeliest address first."""
@@ -46,20 +47,17 @@ Ports = Mapping[str, Mapping[Task, int]]
 
 
 class Doctor:
-    """Finds out everything about the hosts of a cluster. One that fails ends nothing but its own part."""
+    """Examines the hosts of a cluster. One that fails does not keep the others from being examined."""
 
     def __init__(self, cluster: Cluster, runs: Path, agents: Hosts, inbox: Inbox) -> None:
-        """Let each host hold ports for its tasks. `runs`: where runs of this machine go."""
+        """Have each host hold ports for its tasks. `runs`: where this machine's runs are."""
         self._cluster = cluster
         self._runs = runs
         self._agents = agents
         self._inbox = inbox
         self._word = os.urandom(16).hex()
         self._hosts = {host.name: VisitedHost(host, partial(agents.send, host.name)) for host in cluster.hosts}
-        for host in cluster.hosts:
-            first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
-            reserve = Reserve([task.slug for task in host.tasks], first, last, f"{self._word} {host.name}")
-            agents.send(host.name, reserve)
+        agents.reserve(self._word)
 
     def examine(self, import_tensorflow: bool, gradients: Gradients) -> Examination:
         """Ask, measure, and put everything back.
@@ -94,7 +92,7 @@ class Doctor:
 
     # ---- what is asked
     def _dial(self, dials: Iterable[Dial]) -> None:
-        """Let hosts try to reach each other; whoever waits for answers waits for what comes of that, too."""
+        """Have hosts try to reach each other. The results are among the answers that are awaited next."""
         for dial in dials:
             self._hosts[dial.dialler].dials.append(dial)
         for each in self._hosts.values():
@@ -106,7 +104,7 @@ class Doctor:
     def _ask_each(
         self, facts: Mapping[str, HostFacts], ports: Ports, possible: Addresses, markers: Mapping[str, str]
     ) -> None:
-        """Start the probes, and ask each host for what it can tell alone."""
+        """Start the probes, and ask each host for what it can find out alone."""
         hosts, directory = self._cluster.hosts, RunDirectory(self._runs / NAME)
         contexts = host_contexts(self._cluster, directory, Names.of(NAME), facts, fix_keras=False)
         plan = plan_attempt(self._cluster, supposed_spec(hosts, ports, possible), contexts, NAME, attempt=0)
@@ -121,7 +119,7 @@ class Doctor:
     ) -> None:
         command, runs_dir = self._cluster.command_of(plan.task), str(PurePath(context.run_dir).parent)
         python, comes = python_of(command, host, context), self._cluster.sync is not None and not host.is_local
-        # what comes along with a run need not be there
+        # A program that a run brings along need not be there yet.
         argv = [python] if comes or brings_training(command) else list(plan.argv)
         trusted = [[runs_dir, "--run-dir" if host.is_local else "run_dir", True]]
         visited = self._hosts[host.name]
@@ -143,14 +141,14 @@ class Doctor:
     def _speeds(
         self, addresses: Mapping[str, str], ports: Mapping[str, int], dialled: Mapping[Dial, str]
     ) -> dict[tuple[str, str], Speed]:
-        """Of the links between hosts that reach each other, measured at these ports."""
+        """Measure the links between hosts that reach each other, at one port of each."""
         if len(ports) < 2:
             return {}
         for name in ports:
             self._agents.send(name, Start([], True, "all"))  # others than the agents may answer at their ports
         self._ask(HOST, LOOK_SECONDS, {name: {"counting": [port]} for name, port in ports.items()})
-        failed = failures(dialled)
-        unreached = {(dial.dialler, to) for to, at in addresses.items() for dial in failed.get((to, at), ())}
+        failed = [dial for dial, why in dialled.items() if why and dial.address == addresses[dial.host]]
+        unreached = {(dial.dialler, dial.host) for dial in failed}
         speeds: dict[tuple[str, str], Speed] = {}
         each_round = rounds(list(ports))
         limits = [int(MEASURED_BYTES / len(each_round)), MEASURED_SECONDS / len(each_round)]
@@ -163,7 +161,7 @@ class Doctor:
 
     # ---- waiting for answers
     def _await_ready(self, seconds: float) -> None:
-        """Return once each host has told of itself or failed."""
+        """Return once each host is ready or has failed."""
         self._await(lambda each: each.is_ready, seconds)
         for name, each in self._hosts.items():
             if not each.is_ready and each.found.complaint is None:
@@ -172,13 +170,13 @@ class Doctor:
                 self._agents.give_up(name, reason)
 
     def _ask(self, probe: str, seconds: float, parts: Mapping[str, Parts]) -> None:
-        """Ask probes of some hosts for something each, and wait for the answers."""
+        """Ask this probe of some hosts, each for its parts, and wait for the answers."""
         for name, asked in parts.items():
             self._hosts[name].probes[probe].ask(asked)
         self._await_answers(seconds)
 
     def _await_answers(self, seconds: float) -> None:
-        """Return once everybody has answered; who has not after that time is not asked any more."""
+        """Return once all have answered. A probe that has not by then is not asked again."""
         self._await(lambda each: each.has_answered, seconds)
         for each in self._hosts.values():
             for probe in each.probes.values():
@@ -186,7 +184,7 @@ class Doctor:
                     probe.give_up(seconds)
 
     def _dismiss(self) -> None:
-        """Return once no probe is left."""
+        """End the probes; return once none is left."""
         for each in self._hosts.values():
             for probe in each.probes.values():
                 probe.dismiss()
@@ -209,9 +207,9 @@ class Doctor:
                 self._agents.give_up(event.host, f"it sent something unreadable: {error}")
 
 
-# ---- every worker's port, from every other host, at every address that may be the right one
+# ---- every worker's port is dialled from every other host, at every address that may be the right one
 def possible_addresses(hosts: Iterable[Host], facts: Mapping[str, HostFacts]) -> Addresses:
-    """Of each host that has answered."""
+    """Where each host that has answered may be dialled."""
     hosts = tuple(hosts)
     if len(hosts) == 1:
         return {host.name: (host.address or LOOPBACK,) for host in hosts if host.name in facts}
@@ -232,17 +230,14 @@ def dials(hosts: Iterable[Host], addresses: Addresses, ports: Ports) -> list[Dia
 
 
 def supposed_spec(hosts: Iterable[Host], ports: Ports, possible: Addresses) -> ClusterSpec:
-    """Who would listen where, as far as that is known before hosts have dialled each other."""
+    """Who would listen where, as far as is known before hosts have dialled each other."""
     hosts = tuple(hosts)
     supposed = {host.name: ports.get(host.name) or dict.fromkeys(host.tasks, UNKNOWN_PORT) for host in hosts}
     return cluster_spec(hosts, supposed, {host.name: (*possible.get(host.name, ()), host.name)[0] for host in hosts})
 
 
 def chosen(dialled: Mapping[Dial, str], addresses: Addresses) -> dict[str, str]:
-    """For each host the first address at which all others reach all ports; else the one that fails least."""
-    failed = failures(dialled)
-    return {
-        host: min(possible, key=lambda address: len(failed.get((host, address), ())))
-        for host, possible in addresses.items()
-        if possible
-    }
+    """For each host the first address at which all others reach all its ports, else the one that fails least."""
+    failures = Counter((dial.host, dial.address) for dial, why in dialled.items() if why)
+    found = {host: possible for host, possible in addresses.items() if possible}
+    return {host: min(possible, key=lambda address: failures[host, address]) for host, possible in found.items()}

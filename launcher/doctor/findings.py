@@ -1,4 +1,4 @@
-"""What `launch doctor` finds: each thing with its hosts, its reason and its remedy."""
+"""What `launch doctor` finds: each finding with its hosts, why it matters and what to do."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Value = TypeVar("Value", bound=Hashable)
 
 
 class Severity(IntEnum):
-    """How bad it is; in the order in which findings are told."""
+    """How bad a finding is. The report begins with the least."""
 
     NOTE = 1
     """Good to know."""
     WARNING = 2
-    """A run may start, and be slow, unsafe or fail later."""
+    """A run may start, but be slow or unsafe, or fail later."""
     ERROR = 3
     """A run would not start, would hang, or compute something wrong."""
 
@@ -27,7 +27,7 @@ NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a person should know. The checks keep one of each kind, and say by `on` where it was found."""
+    """Something that a person should know. Checks define one of each kind, and `on` says where it was found."""
 
     severity: Severity
     check: str
@@ -35,26 +35,26 @@ class Finding:
     key: str | None = None
     """The key of the cluster file that may have to change."""
     names_hosts: bool = False
-    """`what` says itself which hosts it is about, and how."""
+    """`what` names the hosts itself."""
     why: str = ""
     """Why it matters."""
     remedy: str = ""
-    """What to do; empty: nothing."""
+    """What to do, if anything."""
     hosts: tuple[str, ...] = ()
     what: str = ""
-    """What was found, and where on these hosts."""
+    """What was found."""
 
     def because(self, why: str, remedy: str = "") -> Finding:
         """The same finding, with why it matters and what to do."""
         return replace(self, why=why, remedy=remedy)
 
     def on(self, hosts: str | tuple[str, ...], what: str, **changes: Any) -> Finding:
-        """The same kind of finding, with what was found and whatever else is special there."""
+        """The same kind of finding, with what was found on these hosts and what else differs there."""
         return replace(self, hosts=(hosts,) if isinstance(hosts, str) else hosts, what=what, **changes)
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """The same finding on several hosts is one."""
+    """The same finding on several hosts as one."""
     found: dict[Finding, list[str]] = {}
     for each in findings:
         hosts = found.setdefault(replace(each, hosts=()), [])
@@ -63,7 +63,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def odd_ones(values: Mapping[str, Value]) -> tuple[Value | None, dict[str, Value]]:
-    """The value of most hosts (of the first one, where several are as frequent), and the hosts with another one."""
+    """The most frequent value (of several, the first), and the hosts that have another one."""
     if not values:
         return None, {}
     usual = Counter(values.values()).most_common(1)[0][0]

@@ -1,4 +1,4 @@
-"""What was found, for a person or a machine. Pure."""
+"""The report of an examination, for a person or a machine. Pure."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rich.text import Text
 from launcher.cluster.file.source import Places
 from launcher.cluster.redaction import in_values, redacted_text
 from launcher.doctor.checks.network import ring_seconds
-from launcher.doctor.examination import Examination, HostExamination, failures
+from launcher.doctor.examination import Examination, HostExamination
 from launcher.doctor.findings import Finding, Severity
 from launcher.on_host.probe.answers import Gpus
 from launcher.wording import counted, duration, harmless_line, listed, rate, size
 
 COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 UNFOLDED = 10_000
-"""Columns, where the reader is no terminal."""
+"""Columns, if the reader is no terminal."""
 SMALL_SKEW = 2.0
-"""Seconds; less may be the time that the answer took."""
+"""Seconds. Less may be the time that the answer took."""
 LONGEST_REASON = 24
 MOST_PLACES = 3
 MOST_COLUMNS = 12
-"""Hosts whose reach is shown in full; of more, only those that fail to reach others or to be reached."""
+"""Hosts that the table of reach shows in full. Of more, it shows only those of dials that failed."""
 
 
 def as_text(
@@ -41,14 +41,14 @@ def as_text(
 ) -> str:
     """For a person: a line for each host, then the findings, the worst last.
 
-    `verbose`: show who reaches whom, and how fast, though all is well. `width`: columns to fold at; None: no folding.
+    `verbose`: show who reaches whom, and how fast, even if all is well. `width`: columns to fold at; None: no folding.
     """
     out = io.StringIO()
     console = Console(
         file=out, width=width or UNFOLDED, force_terminal=color, no_color=not color, highlight=False, emoji=False
     )
     tables = [_hosts_table(examination)]
-    if len(examination.addresses) > 1 and (verbose or _is_broken(examination)):
+    if len(examination.addresses) > 1 and (verbose or examination.unreached):
         tables.append(_reach_table(examination))
     if verbose and examination.speeds:
         tables.append(_speed_table(examination))
@@ -73,7 +73,7 @@ def _told(finding: Finding, places: Places) -> list[RenderableType]:
 
 
 def _plain(words: str) -> Text:
-    """Words that a host may have said: neither markup nor anything else that a terminal obeys."""
+    """Words that may come from a host, without markup or anything else that a terminal obeys."""
     return Text(harmless_line(redacted_text(words)))
 
 
@@ -110,23 +110,17 @@ def _clock(ahead: float) -> str:
     return "right" if abs(ahead) < SMALL_SKEW else f"{duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
 
 
-def _is_broken(examination: Examination) -> bool:
-    """Some host is not reached at the address that is taken for it."""
-    return not failures(examination.dialled).keys().isdisjoint(examination.addresses.items())
-
-
 def _reach_table(examination: Examination) -> Table:
     """A row for each host that dials, a column for each that is dialled."""
     names = [each.name for each in examination.reached if each.name in examination.addresses]
-    all_failed = failures(examination.dialled)
-    failed = {name: all_failed.get((name, examination.addresses[name]), {}) for name in names}
+    failed = examination.unreached
     if len(names) > MOST_COLUMNS:
         involved = {name for dials in failed.values() for dial in dials for name in (dial.dialler, dial.host)}
         names = [name for name in names if name in involved][:MOST_COLUMNS]
     table = _table("from \\ to", *names)
     for dialler in names:
         words = dict.fromkeys(names, "-") | {dial.host: "ok" for dial in examination.dialled if dial.dialler == dialler}
-        for dial, why in (each for name in names for each in reversed(failed[name].items())):
+        for dial, why in (each for name in names for each in reversed(failed.get(name, {}).items())):
             if dial.dialler == dialler:
                 words[dial.host] = why
         table.add_row(dialler, *(_plain(words[name][:LONGEST_REASON]) for name in names))
@@ -189,7 +183,7 @@ def as_record(examination: Examination, findings: Sequence[Finding], exit_code: 
 
 def _host_record(each: HostExamination, examination: Examination) -> dict[str, Any]:
     facts, answers = each.facts, asdict(each.answers)
-    del answers["measured"]  # all links stand together in `network`
+    del answers["measured"]  # all links are in `network`
     return {
         "host": each.name,
         "address": examination.addresses.get(each.name),

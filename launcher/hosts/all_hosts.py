@@ -132,13 +132,17 @@ class Hosts:
         until = time.monotonic() + timeout
         word = os.urandom(16).hex()
         self._answers.ports.clear()
-        for host in self._hosts:
-            first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
-            known = "" if self._is_alone else f"{word} {host.name}"
-            self.send(host.name, Reserve([task.slug for task in host.tasks], first, last, known))
+        self.reserve("" if self._is_alone else word)
         self._await(partial(self._answers.missing, self._hosts), until, observe)
         addresses = self._proven_addresses(word, until, observe)
         return cluster_spec(self._hosts, self._answers.ports, addresses)
+
+    def reserve(self, word: str) -> None:
+        """Have each host hold a port for each task. Who dials them must prove to know `word`; empty: nobody answers."""
+        for host in self._hosts:
+            first, last = (host.ports.first, host.ports.last) if host.ports else (0, 0)
+            known = f"{word} {host.name}" if word else ""
+            self.send(host.name, Reserve([task.slug for task in host.tasks], first, last, known))
 
     def update(self, event: events.Event) -> None:
         """Remember a host's facts, and why a host was lost. To be called with every event."""

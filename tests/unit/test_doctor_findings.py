@@ -11,12 +11,13 @@ from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.plan import TaskPlan
 from launcher.cluster.spec import Task
 from launcher.doctor.diagnosis import diagnosed
-from launcher.doctor.examination import Answers, Dial, Examination, Gradients, HostExamination
+from launcher.doctor.examination import Dial, Examination, Gradients, HostExamination
 from launcher.doctor.findings import Finding, Severity
 from launcher.hosts.facts import HostFacts
 from launcher.hosts.ssh_complaint import Complaint
 from launcher.on_host.agent.own_directory import WOULD_RUN
 from launcher.on_host.probe.answers import (
+    Answers,
     DiskRoom,
     Gpu,
     Gpus,

@@ -9,12 +9,12 @@ from pathlib import Path
 from launcher.cluster.cluster import Cluster, Host
 from launcher.cluster.file.reading import read_cluster_file
 from launcher.cluster.spec import Task
-from launcher.doctor.examination import Answers, Dial, Examination, Gradients, HostExamination
+from launcher.doctor.examination import Dial, Examination, Gradients, HostExamination
 from launcher.doctor.findings import Finding, Severity
 from launcher.doctor.report import as_record, as_text
 from launcher.hosts.facts import HostFacts
 from launcher.hosts.ssh_complaint import Complaint
-from launcher.on_host.probe.answers import DiskRoom, Gpu, Gpus, PythonFound, Speed, Surroundings
+from launcher.on_host.probe.answers import Answers, DiskRoom, Gpu, Gpus, PythonFound, Speed, Surroundings
 
 FILE = """\
 hosts:

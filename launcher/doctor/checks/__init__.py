@@ -1,1 +1,1 @@
-"""What the answers mean, by theme: from an examination to findings. Pure."""
+"""What the answers mean, by topic: functions from an examination to findings. Pure."""

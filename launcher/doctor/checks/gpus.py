@@ -1,4 +1,4 @@
-"""GPUs: a driver that answers, as many for each worker everywhere, nobody else in their memory. Pure."""
+"""GPUs: whether the driver answers, each worker gets as many, and no other program uses their memory. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OTHER_DRIVER = Finding(WARNING, "gpu_difference", "gpus").because(
 )
 OTHER_KIND = Finding(WARNING, "gpu_difference", "gpus").because("every step waits for the slowest")
 PART_IN_USE = 0.1
-"""The part of a GPU's memory above which somebody must be using it; a display takes less."""
+"""Of a GPU's memory, how much may be in use before we take it that a program uses the GPU; a display takes less."""
 
 
 def findings(examination: Examination) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""How fast the network is, what the workers exchange over it in every step, and how long that takes."""
+"""How fast the network is, what workers exchange over it in every step, and how long that takes. Pure."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SLOW_CARD = Finding(WARNING, "card_speed").because(
 )
 PREDICTION = Finding(NOTE, "network", names_hosts=True).because("no step is shorter than that")
 SLOW_PART = 0.25
-"""The part of what another link does, or the card itself promises, below which a link is worth a look."""
+"""Of the fastest link's speed, or of what the cards promise: a link with less is worth a look."""
 MEGABIT = 1e6 / 8
 """Bytes."""
 FASTEST = 2_500
-"""Mbit/s; whether a card does more than that, one connection of a Python program on a busy host cannot show."""
+"""Mbit/s. One connection of a Python program on a busy host cannot show whether a card does more."""
 MEGABYTE = 1e6
 SUPPOSED_MB = 100.0
 DIGITS_CNN_BYTES = 160_554 * 4
@@ -81,7 +81,7 @@ def _prediction(examination: Examination) -> Iterator[Finding]:
 
 # ---- what the workers exchange
 def gradients(commands: Sequence[Sequence[str]], megabytes: float | None) -> Gradients:
-    """What the user says, what our own training program has, or an example."""
+    """What the user says, what our own training program has, or else an example."""
     if megabytes is not None:
         return Gradients(megabytes * MEGABYTE, "--gradient-mb")
     if brings_training(*commands):
@@ -92,7 +92,7 @@ def gradients(commands: Sequence[Sequence[str]], megabytes: float | None) -> Gra
 def rounds(hosts: Sequence[str]) -> list[list[tuple[str, str]]]:
     """Who sends to whom, in rounds in which each host sends once and receives once.
 
-    Every host to every other one; with many hosts, each to the next one only, as in a ring.
+    Each host sends to all others; if there are many, to the next one only, as in a ring.
     """
     count = len(hosts)
     steps = range(1, count if count <= MOST_HOSTS_IN_PAIRS else 2)
@@ -100,7 +100,7 @@ def rounds(hosts: Sequence[str]) -> list[list[tuple[str, str]]]:
 
 
 def ring_seconds(examination: Examination) -> float | None:
-    """How long a ring all-reduce takes on the network alone; None where that cannot be told.
+    """How long the network takes for a ring all-reduce; None if a link was not measured.
 
     Each of N workers sends 2 (N - 1) / N of the gradients to the next one, in 2 (N - 1) steps. All wait for the slowest
     link between two hosts, and a step takes half a round trip more.

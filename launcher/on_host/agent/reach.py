@@ -187,8 +187,6 @@ class Dialling:
         self._resolving: Resolving | None = None
         self.polled: dict[int, int] = {}
         self.results: dict[str, str] = {}
-        self.reached: dict[str, str] = {}
-        """Which address answered, of each target's address."""
         self._begin(asked.targets)
 
     def _begin(self, targets: list[Target]) -> None:
@@ -308,8 +306,6 @@ class Dialling:
         key, address = target.id, str(place[1][0])
         tried = self._tried.setdefault(key, {})
         tried[address] = why
-        if not why:
-            self.reached.setdefault(target.address, address)
         if len(tried) == self._known[key]:
             self._finish(target, result(tried))
 

@@ -1,5 +1,5 @@
-"""A program that finds out about a host for `launch doctor`: what the Python of the workers tells, and what any tells.
+"""A program that finds out about a host for `launch doctor`, run by the workers' Python and by the agent's own.
 
-Its modules are sent over stdin and need nothing but the standard library of Python 3.9. It talks in lines of JSON, one
-for each thing as soon as it is known: what hangs, a dead disk for example, keeps back nothing that came before it.
+Its modules are sent over stdin and need nothing but the standard library of Python 3.9. It answers in lines of JSON,
+one for each part as soon as it is known: a part that hangs, on a dead disk for example, keeps back no earlier one.
 """

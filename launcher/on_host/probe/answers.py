@@ -1,4 +1,4 @@
-"""What a probe answers: made on the host, read by the launcher out of JSON. Each part has the name of its function."""
+"""What a probe answers: made on the host, read by the launcher out of JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class PythonFound:
-    """The one that would run the workers."""
+    """The Python that would run the workers."""
 
     version: str
     executable: str
@@ -16,12 +16,12 @@ class PythonFound:
 
 @dataclass(frozen=True)
 class ProgramFound:
-    """What a worker would run; the reason is why it cannot be."""
+    """What a worker would run, or the reason why it cannot."""
 
     path: str | None = None
     reason: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
-    """A digest of each file of the user's own that makes it up, by its path below where it was found."""
+    """A digest of each of the user's own files that it consists of, by path below the place where it was found."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class NetworkCard:
-    """The one that has a host's address. Speed in Mbit/s; 0: it does not tell."""
+    """The card that has a host's address. Speed in Mbit/s, 0 if unknown."""
 
     name: str = ""
     mtu: int = 0
@@ -45,7 +45,7 @@ class NetworkCard:
 
 @dataclass(frozen=True)
 class Gpu:
-    """Memory in MiB; 0 where it is not told, as with memory that it shares with the CPU."""
+    """Memory in MiB, 0 if unknown, as for memory that it shares with the CPU."""
 
     index: int
     name: str
@@ -55,24 +55,24 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Gpus:
-    """What NVIDIA's driver knows; without a driver no devices and no complaint."""
+    """What NVIDIA's driver says; without a driver there are neither devices nor a complaint."""
 
     driver: str = ""
     cuda: str = ""
-    """The newest version that the driver can run."""
+    """The newest version that the driver supports."""
     devices: tuple[Gpu, ...] = ()
     complaint: str = ""
 
 
 @dataclass(frozen=True)
 class DiskRoom:
-    """Where runs would be written, in bytes, and the user as whom the workers would run."""
+    """The disk to which runs would be written, in bytes, and the user as whom the workers would run."""
 
     root: str
     free: int
     total: int
     there: str
-    """The root, or the nearest directory above it that exists already; owner and mode are this one's."""
+    """The root, or the nearest directory above it that exists. It has this owner and mode."""
     owner: str
     mode: str
     user: str
@@ -80,7 +80,7 @@ class DiskRoom:
 
 @dataclass(frozen=True)
 class TensorFlowFound:
-    """What TensorFlow says when it is imported, or the reason why it cannot be."""
+    """What TensorFlow says when it is imported, or the reason why it cannot be imported."""
 
     version: str = ""
     gpus: int = 0
@@ -99,3 +99,31 @@ class Speed:
     retransmitted: int = 0
     """Packets."""
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All that a host answered, each part under the name of its function; None: no answer, or not asked."""
+
+    python: PythonFound | None = None
+    packages: Mapping[str, str] | None = None
+    """Versions by name."""
+    program: ProgramFound | None = None
+    surroundings: Surroundings | None = None
+    gate: str | None = None
+    """Why its kernel cannot keep strangers off the workers' ports; empty if it can."""
+    network_cards: Mapping[str, NetworkCard] | None = None
+    """By address."""
+    gpus: Gpus | None = None
+    room: DiskRoom | None = None
+    unsafe: tuple[str, ...] | None = None
+    """Why others could exchange what a run has there, and what to do, in the words of a run."""
+    unwritable: str | None = None
+    """Why nothing can be written where runs are; empty if it can."""
+    seen: tuple[str, ...] | None = None
+    """The other hosts whose files it sees where it would write its own."""
+    tensorflow: TensorFlowFound | None = None
+    measured: Speed | None = None
+    """Of the link that it was asked to measure last."""
+    trouble: tuple[tuple[str, str], ...] = ()
+    """Parts that could not be found out, and why."""

@@ -25,7 +25,7 @@ TENSORFLOWS = (
     *("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-aarch64", "tensorflow-cpu-aws"),
     *("intel-tensorflow", "tf-nightly", "tf-nightly-cpu", "tf-nightly-gpu"),
 )
-"""What packages that hold the module `tensorflow` are called."""
+"""The packages that have the module `tensorflow`."""
 OTHERS = ("keras", "tf-keras", "numpy")
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy", "no_grpc_proxy")
 ASKED_OF_GPUS = ("index", "name", "memory.total", "memory.used", "driver_version")
@@ -39,7 +39,7 @@ def python() -> PythonFound:
 
 
 def packages() -> dict[str, str]:
-    """Versions by name, from what is written down about installed packages: importing TensorFlow takes seconds."""
+    """Versions by name, from the metadata of installed packages: importing TensorFlow takes seconds."""
     found = {name: version for name in OTHERS if (version := version_of(name))}
     spec = PathFinder.find_spec("tensorflow")
     if spec is not None and spec.origin is not None:  # None: a directory with nothing in it to import
@@ -55,7 +55,7 @@ def version_of(package: str) -> str | None:
 
 
 def tensorflow() -> TensorFlowFound:
-    """Really import TensorFlow, and see which GPUs it can use. Only the workers' Python is asked."""
+    """Import TensorFlow, and see which GPUs it can use. Only the workers' Python is asked for this."""
     try:
         import tensorflow as tf
 
@@ -73,7 +73,7 @@ def surroundings() -> Surroundings:
 
 
 def gate() -> str:
-    """Why strangers could not be kept off the workers' ports; empty: they could."""
+    """Why strangers cannot be kept off the workers' ports; empty if they can."""
     try:
         check_kernel()
     except OSError as error:
@@ -111,7 +111,7 @@ def cuda_of_driver() -> str:
 
 
 def network_cards(*addresses: str) -> dict[str, NetworkCard]:
-    """The card that has each of these addresses."""
+    """By address, the card that has it."""
     return {address: network_card(address) for address in addresses}
 
 
@@ -122,7 +122,7 @@ def network_card(address: str) -> NetworkCard:
 
 
 def addresses_for(name: str) -> set[str]:
-    """The addresses of a name, or an address itself; none where DNS does not know it, or does not answer."""
+    """The addresses of a name, or the address itself; none if DNS does not know the name, or does not answer."""
     found: set[str] = set()
 
     def look_up() -> None:
@@ -136,7 +136,7 @@ def addresses_for(name: str) -> set[str]:
 
 
 def number_of(card: str, what: str) -> int:
-    """What the kernel tells of a network card; 0: nothing."""
+    """A number that the kernel has for a network card; 0 if it has none."""
     try:
         return int(Path("/sys/class/net", card, what).read_text())
     except (OSError, ValueError):
@@ -144,7 +144,7 @@ def number_of(card: str, what: str) -> int:
 
 
 def addresses_of(card: str) -> list[str]:
-    """Its first IPv4 address, and all that it has of IPv6."""
+    """Its first IPv4 address and all its IPv6 addresses."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket, contextlib.suppress(OSError):  # it has none
         told = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", card.encode()))

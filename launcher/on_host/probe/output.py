@@ -1,22 +1,21 @@
-"""The output directory: is there room, may we write, and do other hosts see what is written?"""
+"""The output directory: is there room, can we write, and do other hosts see what is written?"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.on_host.agent.own_directory import why_unsafe
+from launcher.on_host.agent.own_directory import user_name, why_unsafe
 from launcher.on_host.probe.answers import DiskRoom
 
 SOME = bytes(1 << 16)
-"""What is written: more than a file system keeps without asking for a block."""
+"""What is written: too much for a file system to keep without allocating a block."""
 
 
 class Output:
-    """A directory that a run would write to. What is made there for the trial is removed by `clean`."""
+    """A directory that a run would write to. `clean` removes what was made there for the trial."""
 
     def __init__(self) -> None:
         self._missing: list[Path] = []
@@ -24,7 +23,7 @@ class Output:
         self._marker = Path()
 
     def room(self, root: str) -> DiskRoom:
-        """What can be said of it without touching anything."""
+        """What can be seen of it without changing anything."""
         there = next(path for path in (Path(root), *Path(root).parents) if path.exists())
         disk, entry = os.statvfs(there), there.stat()
         free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
@@ -32,7 +31,7 @@ class Output:
         return DiskRoom(root, free, total, str(there), owner, mode, user_name(os.geteuid()))
 
     def unwritable(self, root: str, marker: str) -> str:
-        """Why nothing can be written there; empty if it can, and then the marker is there, which others may see."""
+        """Why nothing can be written there; empty if it can, and then the marker is there for other hosts to see."""
         directory = Path(root)
         try:
             self._missing = [path for path in (directory, *directory.parents) if not path.exists()]
@@ -47,11 +46,11 @@ class Output:
         return ""
 
     def seen(self, markers: Mapping[str, str]) -> list[str]:
-        """The hosts whose markers are there, of these (by host)."""
+        """The hosts, of these with their markers, whose marker is there."""
         return [host for host, marker in markers.items() if self._marker.with_name(marker).exists()]
 
     def unmarked(self) -> bool:
-        """Remove the marker. Where hosts share a disk all do this first, so that the directories are empty then."""
+        """Remove the marker. Hosts that share a disk all do this before `clean`, so that the directories are empty."""
         with contextlib.suppress(OSError):
             self._marker.unlink()
         return True
@@ -67,11 +66,3 @@ class Output:
 def unsafe(*trusted: tuple[str, str, bool]) -> list[str]:
     """Why others could exchange what is in these directories, each given as `why_unsafe` takes it."""
     return [why for path, key, is_new in trusted if (why := why_unsafe(path, key, is_new=is_new))]
-
-
-def user_name(uid: int) -> str:
-    """The user need not be known here by name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

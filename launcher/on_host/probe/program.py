@@ -1,4 +1,4 @@
-"""What a worker would run: is it there, and what does it hold? Found as Python finds it, without running any of it."""
+"""What a worker would run: is it there, and what is in it? Found as Python finds it, without running any of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = ("site-packages", "dist-packages")
 MOST_FILES = 1000
 """Files whose content is compared."""
 MOST_ENTRIES = 10_000
-"""What is looked at below a package: a directory of a million images may bear the name of a module."""
+"""What is looked at below a package: a directory with a million images may have the name of a module."""
 
 
 def program(argv: Sequence[str], by_python: bool) -> ProgramFound:
@@ -97,7 +97,7 @@ def contents(first: list[Path], own: list[Path]) -> dict[str, str]:
         try:
             data = path.read_bytes()
         except OSError:
-            continue  # it went while we looked, or nobody may read it: Python will tell
+            continue  # it was removed meanwhile, or cannot be read: Python will say so
         found[name] = hashlib.sha256(data).hexdigest()[:16]
         for module in imported(data):
             waiting += located(module, own)
@@ -116,7 +116,7 @@ def imported(source: bytes) -> set[str]:
 
 
 def located(module: str, own: list[Path]) -> Iterator[Path]:
-    """The files of a module of the user's own; of a package, all there are."""
+    """The files of one of the user's own modules; of a package, all."""
     for place in own:
         if (place / f"{module}.py").is_file():
             yield (place / f"{module}.py").resolve()
@@ -127,10 +127,10 @@ def located(module: str, own: list[Path]) -> Iterator[Path]:
 
 
 def python_files(directory: Path) -> Iterator[Path]:
-    """Those below a directory, links not followed."""
+    """All below a directory. Links to directories are not followed."""
     waiting, left = [directory], MOST_ENTRIES
     while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:  # Python tells what it cannot read
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:  # Python says what it cannot read
             for each in itertools.islice(entries, left):
                 left -= 1
                 if each.is_dir(follow_symlinks=False):

@@ -1,7 +1,7 @@
 """How fast bytes go from one host to another, measured at the ports that are held for workers.
 
-Whoever sends is told all the time how much has arrived. So the sender knows what came through at any moment, and may
-stop at any moment without waiting for what still lies in queues.
+The receiver keeps telling the sender how much has arrived. So the sender knows at any moment what came through, and may
+stop without waiting for what is still queued.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from launcher.on_host.agent.reach import NO_WAIT, listener
 from launcher.on_host.probe.answers import Speed
 
 PIECE = 1 << 20
-"""Bytes sent or taken at a time."""
+"""Bytes that are sent or received at a time."""
 TOTAL = struct.Struct(">Q")
 """What the sender is told: bytes that have arrived so far."""
 CONNECTING = 1.0
 """Seconds."""
 START_UP = 1 / 3
-"""The part of the time in which TCP still finds out how fast it may send; it does not count."""
+"""The part of the time in which TCP still finds out how fast it can send. It does not count."""
 ROUND_TRIP, RETRANSMITTED = 68, 100
 """Where these stand in `struct tcp_info` (linux/tcp.h), four bytes each; the first in microseconds."""
 
 
 def counting(*ports: int) -> bool:
-    """From now on tell whoever sends to one of these ports how many bytes have come."""
+    """Listen at these ports, and tell each sender how many bytes have arrived."""
     for port in ports:
         threading.Thread(target=_welcome, args=(listener(port),), daemon=True).start()
     return True

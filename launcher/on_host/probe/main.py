@@ -1,4 +1,4 @@
-"""The program itself: each line on stdin asks for some parts, and each is told as soon as it is known."""
+"""The program itself: each line on stdin asks for some parts, and each is answered as soon as it is known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STDOUT, STDERR = 1, 2
 
 
 def main() -> None:
-    """Talk over stdin and stdout, until stdin ends; what others print, sitecustomize for example, goes to stderr."""
+    """Answer on stdout until stdin ends. What other code prints from now on goes to stderr."""
     to_launcher = os.fdopen(os.dup(STDOUT), "w")
     os.dup2(STDERR, STDOUT)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -38,7 +38,7 @@ def main() -> None:
             for name, arguments in json.loads(line).items():
                 try:
                     tell(**{name: parts[name](*arguments)})
-                except Exception as error:  # what fails keeps back nothing else
+                except Exception as error:  # one part that fails must not keep back the others
                     tell(trouble={name: f"{type(error).__name__}: {error}"})
     finally:
         runs.clean()
