@@ -15,7 +15,7 @@ from launcher.cluster.plan import HostContext, TaskPlan, brings_training, plan_a
 from launcher.cluster.spec import ClusterSpec, Task
 from launcher.doctor.checks.network import rounds
 from launcher.doctor.examination import Dial, Examination, Gradients
-from launcher.doctor.probing import HOST, WORKER, Parts, VisitedHost
+from launcher.doctor.probing import HOST, WORKER, ExaminedHost, Parts
 from launcher.hosts import events
 from launcher.hosts.all_hosts import DIAL_SECONDS, LOOK_UP_SECONDS, Hosts, cluster_spec
 from launcher.hosts.attending import attend_until
@@ -56,7 +56,7 @@ class Doctor:
         self._agents = agents
         self._inbox = inbox
         self._word = os.urandom(16).hex()
-        self._hosts = {host.name: VisitedHost(host, partial(agents.send, host.name)) for host in cluster.hosts}
+        self._hosts = {host.name: ExaminedHost(host, partial(agents.send, host.name)) for host in cluster.hosts}
         agents.reserve(self._word)
 
     def examine(self, import_tensorflow: bool, gradients: Gradients) -> Examination:
@@ -122,11 +122,11 @@ class Doctor:
         # A program that a run brings along need not be there yet.
         argv = [python] if comes or brings_training(command) else list(plan.argv)
         trusted = [[runs_dir, "--run-dir" if host.is_local else "run_dir", True]]
-        visited = self._hosts[host.name]
-        visited.begin(plan, python, comes)
+        examined = self._hosts[host.name]
+        examined.begin(plan, python, comes)
         by_python = {"python": [], "packages": [], "program": [argv, plan.argv[0] == python], "surroundings": []}
-        visited.probes[WORKER].ask(by_python)
-        visited.probes[HOST].ask(
+        examined.probes[WORKER].ask(by_python)
+        examined.probes[HOST].ask(
             {
                 "gate": [],
                 "surroundings": [],
@@ -190,7 +190,7 @@ class Doctor:
                 probe.dismiss()
         self._await(lambda each: not any(probe.talking for probe in each.probes.values()), LOOK_SECONDS)
 
-    def _await(self, done: Callable[[VisitedHost], bool], seconds: float) -> None:
+    def _await(self, done: Callable[[ExaminedHost], bool], seconds: float) -> None:
         until = time.monotonic() + seconds
 
         def over() -> bool:

@@ -66,7 +66,7 @@ class Probe:
     workdirs: list[str]
     """It runs in the first of these that exists."""
     env: Mapping[str, str]
-    told: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)
     """Parts that could not be found out, and why."""
     awaited: set[str] = field(default_factory=set)
@@ -130,7 +130,7 @@ class Probe:
 
     def _end(self, how: str) -> None:
         self.talking = False
-        if self.told:
+        if self.answers:
             self.silence = how
         else:
             self.refusal = f"{self.python[0]}: {how or 'it says nothing; is it a Python?'}"
@@ -143,11 +143,11 @@ class Probe:
         *lines, self._said = (self._said + data).split(b"\n")
         for line in lines:
             if line.startswith(self._word):
-                told = decoded(line[len(self._word) :])
-                trouble = msgspec.convert(told.pop("trouble", {}), dict[str, str])
-                self.told |= told
+                answers = decoded(line[len(self._word) :])
+                trouble = msgspec.convert(answers.pop("trouble", {}), dict[str, str])
+                self.answers |= answers
                 self.trouble |= trouble
-                self.awaited -= told.keys() | trouble.keys()
+                self.awaited -= answers.keys() | trouble.keys()
 
 
 @cache
@@ -167,7 +167,7 @@ def how_it_ended(code: int | None, number: int | None, last_words: str) -> str:
     return why if code else ""
 
 
-class VisitedHost:
+class ExaminedHost:
     """One host: what it was asked, and what it has answered so far."""
 
     def __init__(self, host: Host, send: Callable[[messages.Command], None]) -> None:
@@ -197,7 +197,7 @@ class VisitedHost:
     @property
     def counts(self) -> bool:
         """It counts what others send to its port, so that they can measure how fast that is."""
-        return "counting" in self.probes[HOST].told
+        return "counting" in self.probes[HOST].answers
 
     @property
     def speed(self) -> Speed:
@@ -250,7 +250,7 @@ class VisitedHost:
     def _answers(self) -> Answers:
         host, worker = self.probes[HOST], self.probes[WORKER]
         trouble = (*host.trouble.items(), *worker.trouble.items())
-        return msgspec.convert({**host.told, **worker.told, "trouble": trouble}, Answers)
+        return msgspec.convert({**host.answers, **worker.answers, "trouble": trouble}, Answers)
 
     def examination(self) -> HostExamination:
         """All that was found out about it, once nothing more comes."""

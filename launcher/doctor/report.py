@@ -52,7 +52,7 @@ def as_text(
         tables.append(_reach_table(examination))
     if verbose and examination.speeds:
         tables.append(_speed_table(examination))
-    parts = [[table] for table in tables] + [_told(finding, examination.places) for finding in findings]
+    parts = [[table] for table in tables] + [_paragraph(finding, examination.places) for finding in findings]
     for part in [*parts, [Text(_summary(findings))]]:
         for each in part:
             console.print(each)
@@ -60,7 +60,7 @@ def as_text(
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()[:-1]) + "\n"
 
 
-def _told(finding: Finding, places: Places) -> list[RenderableType]:
+def _paragraph(finding: Finding, places: Places) -> list[RenderableType]:
     subject = "" if finding.names_hosts else f"{listed(finding.hosts)}: "
     severity = (f"{finding.severity.name.lower()}: ", COLOURS[finding.severity])
     found = places.of(finding.hosts, finding.key) if finding.key else []

@@ -35,7 +35,7 @@ def test_parts_are_heard_as_they_come() -> None:
     heard.probe.ask({"python": [], "gate": []})
     heard.says('{"python": {"version": "3.12.3"}}')
 
-    assert heard.probe.told == {"python": {"version": "3.12.3"}}
+    assert heard.probe.answers == {"python": {"version": "3.12.3"}}
     assert (heard.probe.awaited, heard.probe.has_answered) == ({"gate"}, False)
     assert heard.says('{"gate": ""}').has_answered
 
@@ -44,15 +44,15 @@ def test_what_others_print_is_passed_over() -> None:
     heard = Heard()
     heard.probe.hear(ProgramSaid("worker", b'hello\n{"python": 3}\n\xff\x00\n'))
 
-    assert heard.says('{"unwritable": ""}').told == {"unwritable": ""}
+    assert heard.says('{"unwritable": ""}').answers == {"unwritable": ""}
 
 
 def test_a_line_that_has_not_come_whole_is_waited_for() -> None:
     heard = Heard()
-    assert heard.says('{"unwritable": ""}', '{"gate": ""', end="").told == {"unwritable": ""}
+    assert heard.says('{"unwritable": ""}', '{"gate": ""', end="").answers == {"unwritable": ""}
     heard.probe.hear(ProgramSaid("worker", b"}\n"))
 
-    assert heard.probe.told == {"unwritable": "", "gate": ""}
+    assert heard.probe.answers == {"unwritable": "", "gate": ""}
 
 
 def test_all_that_failed_is_kept_and_not_waited_for() -> None:
@@ -120,5 +120,5 @@ def test_who_has_not_answered_in_time_is_not_heard_any_more() -> None:
     heard.probe.ask({"python": []})
     heard.probe.give_up(20.0)
 
-    assert heard.says('{"python": {}}').told == {}
+    assert heard.says('{"python": {}}').answers == {}
     assert heard.ends(1, last_words="x").silence == "no answer in 20 s"

@@ -19,7 +19,7 @@ STDOUT, STDERR = 1, 2
 
 def main() -> None:
     """Answer on stdout until stdin ends. What other code prints from now on goes to stderr."""
-    to_launcher = os.fdopen(os.dup(STDOUT), "w")
+    to_launcher = os.fdopen(os.dup(STDOUT), "w", encoding="ascii")
     os.dup2(STDERR, STDOUT)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     word = sys.stdin.readline().strip()
@@ -30,15 +30,15 @@ def main() -> None:
     )
     parts = {each.__name__: each for each in functions}
 
-    def tell(**what: Any) -> None:
+    def answer(**what: Any) -> None:
         print(f"\n{word}{json.dumps(what, default=vars)}", file=to_launcher, flush=True)
 
     try:
         for line in iter(sys.stdin.readline, ""):
             for name, arguments in json.loads(line).items():
                 try:
-                    tell(**{name: parts[name](*arguments)})
+                    answer(**{name: parts[name](*arguments)})
                 except Exception as error:  # one part that fails must not keep back the others
-                    tell(trouble={name: f"{type(error).__name__}: {error}"})
+                    answer(trouble={name: f"{type(error).__name__}: {error}"})
     finally:
         runs.clean()
