@@ -26,7 +26,7 @@ from launcher.sync.complaints import failed, in_the_way, left_there, no_room, no
 from launcher.sync.project import Project
 from launcher.sync.rsync import Rsync
 from launcher.transfer.answer_queue import AnswerQueue
-from launcher.transfer.outgoing import FRAME_COST, PIECE, Outgoing
+from launcher.transfer.outgoing import FRAME_COST, Outgoing
 from launcher.transfer.under_way import UnderWay
 from launcher.wording import amount
 
@@ -95,30 +95,18 @@ class Exchange:
             UsageError: a file of the project cannot be read.
             StoppedError: it was stopped.
         """
-        files = self._project.files
-        self._ask(CompareProject(self._top, list(files)))
-        compared = self._answer(ProjectCompared)
+        compared = self._asked(CompareProject(self._top, list(self._project.files)), ProjectCompared)
         self._top = compared.top
         if compared.over:
             return
         wanted, same = self._decide(compared)
-        coming = [number for number in wanted if files[number].target is None]
-        size, room = sum(files[number].size for number in coming), compared.free + compared.freed
-        if size > room:
-            raise HostError(no_room(self._host, self._top, size, room))
+        coming = [number for number in wanted if self._project.files[number].target is None]
+        size = self._size(coming)
+        if size > compared.free + compared.freed:
+            raise HostError(no_room(self._host, self._top, size, compared.free + compared.freed))
         rsync = self._rsync if size >= WORTH_RSYNC and compared.rsync else None
-        self._ask(PrepareProject(wanted, same, rsync is not None))
-        prepared = self._answer(ProjectPrepared)
-        if rsync is None:
-            self._send(coming)
-        else:
-            self._send_by(rsync, coming)
-        missing = self._missing()
-        if missing:
-            self._send(missing)
-            missing = self._missing()
-        if missing:
-            raise HostError(not_received(self._host, self._top, files[missing[0]].path))
+        prepared = self._asked(PrepareProject(wanted, same, rsync is not None), ProjectPrepared)
+        self._bring_files(coming, rsync)
         self._tell(len(wanted), prepared)
 
     def _decide(self, found: ProjectCompared) -> tuple[list[int], list[int]]:
@@ -141,8 +129,24 @@ class Exchange:
         if any(number >= len(self._project.files) for number in numbers):
             raise HostError(f"{self._host}: it sent something unreadable: it asks for files that the project has not")
 
+    def _bring_files(self, coming: Sequence[int], rsync: Rsync | None) -> None:
+        """By rsync if there is one; what that leaves over goes over the agent's own connection."""
+        if rsync is not None:
+            self._send_by(rsync, coming)
+            coming = self._missing()
+        if coming or rsync is None:
+            self._send(coming)
+            coming = self._missing()
+        if coming:
+            raise HostError(not_received(self._host, self._top, self._project.files[coming[0]].path))
+
+    def _missing(self) -> list[int]:
+        """What has not come."""
+        missing = self._asked(SettleProject(), ProjectSettled).missing
+        self._check_known(missing)
+        return missing
+
     def _send(self, numbers: Sequence[int]) -> None:
-        """Over the agent's own connection."""
         moved = self._under_way(numbers)
         outgoing = Outgoing(self._ask, lambda: self._answer(ProjectPieceBrought))
         for number in numbers:
@@ -153,14 +157,13 @@ class Exchange:
         outgoing.drain()
 
     def _pieces(self, number: int) -> Iterator[BringProjectPiece]:
-        """A file as it is now: it may have changed since the project was read."""
-        file, digest = self._project.files[number], hashlib.sha256()
-        with self._project.opened(file) as (descriptor, found):
+        at, digest = 0, hashlib.sha256()
+        with self._project.opened(self._project.files[number]) as (found, pieces):
             stamp = found.st_size, found.st_mtime_ns, found.st_mode & 0o777
-            for at in range(0, found.st_size or 1, PIECE):
-                data = self._project.next_bytes(file, descriptor, min(PIECE, found.st_size - at))
+            for data in pieces:
                 digest.update(data)
                 yield BringProjectPiece(number, at, *stamp, digest.hexdigest(), data)
+                at += len(data)
 
     def _send_by(self, rsync: Rsync, numbers: Sequence[int]) -> None:
         moved = self._under_way(numbers)
@@ -173,12 +176,9 @@ class Exchange:
         if reason:
             self._say(f"{self._host}: rsync failed ({reason}); sending what is missing without it")
 
-    def _missing(self) -> list[int]:
-        """What has not come."""
-        self._ask(SettleProject())
-        missing = self._answer(ProjectSettled).missing
-        self._check_known(missing)
-        return missing
+    def _asked(self, command: Command, kind: type[Kind]) -> Kind:
+        self._ask(command)
+        return self._answer(kind)
 
     def _answer(self, kind: type[Kind]) -> Kind:
         while True:
@@ -192,8 +192,10 @@ class Exchange:
 
     # ---- what the user is told
     def _under_way(self, numbers: Sequence[int]) -> Callable[[int], None]:
-        size = sum(self._project.files[number].size for number in numbers)
-        return UnderWay(f"{self._host}: sending the project", size, self._say).moved
+        return UnderWay(f"{self._host}: sending the project", self._size(numbers), self._say).moved
+
+    def _size(self, numbers: Sequence[int]) -> int:
+        return sum(self._project.files[number].size for number in numbers)
 
     def _tell(self, count: int, prepared: ProjectPrepared) -> None:
         deleted, kept = prepared.deleted, prepared.kept

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from launcher.cluster.cluster import Sync
 from launcher.errors import UsageError
-from launcher.on_host.agent.comparing import HASHED_AT_ONCE
+from launcher.on_host.agent.files import path_bytes, path_text
 from launcher.on_host.agent.messages import ProjectFile
 from launcher.on_host.agent.received import RECORD
 from launcher.run_directory.whole_files import shown
 from launcher.sync.git import exactly, project_paths
+from launcher.transfer.outgoing import PIECE
 
 NEVER_SENT = (b".venv", b"__pycache__", os.fsencode(RECORD))
 """git leaves out `.git` itself."""
@@ -37,44 +38,41 @@ class Project:
     _hashing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @contextlib.contextmanager
-    def opened(self, file: ProjectFile) -> Iterator[tuple[int, os.stat_result]]:
-        """A descriptor for reading, and the file as it is now.
+    def opened(self, file: ProjectFile) -> Iterator[tuple[os.stat_result, Iterator[bytes]]]:
+        """The file as it is now, which may not be as it was, and its pieces. An empty file has an empty one.
 
         Raises:
-            UsageError: it is gone, or cannot be read.
+            UsageError: it is gone, cannot be read, or has become shorter.
         """
-        path = os.path.join(os.fsencode(self.directory), _bytes(file.path))
+        path = os.path.join(os.fsencode(self.directory), path_bytes(file.path))
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
             raise self._unreadable(file, error.strerror) from error
         try:
-            yield descriptor, os.fstat(descriptor)
+            found = os.fstat(descriptor)
+            yield found, self._pieces(file, descriptor, found.st_size)
         finally:
             os.close(descriptor)
 
-    def next_bytes(self, file: ProjectFile, descriptor: int, count: int) -> bytes:
-        """The next `count` bytes.
-
-        Raises:
-            UsageError: there are fewer.
-        """
-        try:
-            data = os.read(descriptor, count)
-        except OSError as error:
-            raise self._unreadable(file, error.strerror) from error
-        if len(data) < count:
-            raise self._unreadable(file, "it became shorter while it was read")
-        return data
+    def _pieces(self, file: ProjectFile, descriptor: int, size: int) -> Iterator[bytes]:
+        for at in range(0, size or 1, PIECE):
+            try:
+                data = os.read(descriptor, min(PIECE, size - at))
+            except OSError as error:
+                raise self._unreadable(file, error.strerror) from error
+            if len(data) < min(PIECE, size - at):
+                raise self._unreadable(file, "it became shorter while it was read")
+            yield data
 
     def digest(self, file: ProjectFile) -> str:
         """The SHA-256 of a file, computed once for all hosts."""
         with self._hashing:
             if file.path not in self._digests:
                 digest = hashlib.sha256()
-                with self.opened(file) as (descriptor, stamp):
-                    for at in range(0, stamp.st_size, HASHED_AT_ONCE):
-                        digest.update(self.next_bytes(file, descriptor, min(HASHED_AT_ONCE, stamp.st_size - at)))
+                with self.opened(file) as (_, pieces):
+                    for piece in pieces:
+                        digest.update(piece)
                 self._digests[file.path] = digest.hexdigest()
             return self._digests[file.path]
 
@@ -95,7 +93,7 @@ def read_project(sync: Sync, left_out: Iterable[Path] = (), meanwhile: Callable[
     """
     root = os.path.realpath(os.fsencode(sync.directory))
     elsewhere = (os.path.relpath(os.path.realpath(os.fsencode(path)), root) for path in left_out)
-    patterns = [*map(_bytes, sync.exclude), *NEVER_SENT, *map(exactly, elsewhere)]
+    patterns = [*map(path_bytes, sync.exclude), *NEVER_SENT, *map(exactly, elsewhere)]
     try:
         paths = project_paths(root, patterns, gitignore=sync.gitignore, meanwhile=meanwhile)
         files = tuple(_files(root, paths.difference(_in_environments(paths))))
@@ -126,10 +124,10 @@ def _files(root: bytes, paths: Iterable[bytes]) -> Iterator[ProjectFile]:
     for path in sorted(paths):
         found = _look_at(os.path.join(root, path)) if is_directory(os.path.dirname(path)) else None
         if found is not None and stat.S_ISLNK(found.st_mode):
-            target = _text_of(os.readlink(os.path.join(root, path)))
-            yield ProjectFile(_text_of(path), 0, found.st_mtime_ns, found.st_mode & 0o777, target)
+            target = path_text(os.readlink(os.path.join(root, path)))
+            yield ProjectFile(path_text(path), 0, found.st_mtime_ns, found.st_mode & 0o777, target)
         elif found is not None and stat.S_ISREG(found.st_mode):
-            yield ProjectFile(_text_of(path), found.st_size, found.st_mtime_ns, found.st_mode & 0o777, None)
+            yield ProjectFile(path_text(path), found.st_size, found.st_mtime_ns, found.st_mode & 0o777, None)
 
 
 def _look_at(path: bytes) -> os.stat_result | None:
@@ -162,13 +160,5 @@ def _leads_out(root: bytes, file: ProjectFile) -> bool:
     assert file.target is not None
     if file.target.startswith("/"):
         return True
-    end = os.path.realpath(os.path.join(root, _bytes(file.path)))
+    end = os.path.realpath(os.path.join(root, path_bytes(file.path)))
     return not (end + b"/").startswith(root.rstrip(b"/") + b"/")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _text_of(path: bytes) -> str:
-    return path.decode("utf-8", "surrogateescape")

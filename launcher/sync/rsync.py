@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from launcher.hosts.agent_process import COMPLAINT_SIZE, bounded_file
+from launcher.on_host.agent.files import path_bytes
 from launcher.on_host.agent.messages import ProjectFile
 from launcher.on_host.agent.placing import STAGING
 
@@ -55,7 +56,7 @@ class Rsync:
 
         `follow` is told how many bytes have been sent.
         """
-        names = b"".join(file.path.encode("utf-8", "surrogateescape") + b"\0" for file in files)
+        names = b"".join(path_bytes(file.path) + b"\0" for file in files)
         with (
             GATE,
             os.fdopen(os.memfd_create("rsync-files"), "w+b") as listed,

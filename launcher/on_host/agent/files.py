@@ -189,14 +189,23 @@ def below(directory: int, path: str) -> list[str]:
         names = os.listdir(fd)
     finally:
         os.close(fd)
-    # On the wire a name is UTF-8, each byte of it that is none a surrogate, whatever this host's locale says.
-    shown = (os.fsencode(name).decode("utf-8", "surrogateescape") for name in names)
+    shown = (path_text(os.fsencode(name)) for name in names)
     return sorted((f"{path}/{name}" if path else name for name in shown), reverse=True)
+
+
+def path_text(path: bytes) -> str:
+    """A path as it is on the wire: UTF-8, each byte that is none a surrogate, whatever this host's locale says."""
+    return path.decode("utf-8", "surrogateescape")
+
+
+def path_bytes(path: str) -> bytes:
+    """The path of a file here, from the one on the wire."""
+    return path.encode("utf-8", "surrogateescape")
 
 
 def open_root(root: str) -> int:
     """Open a directory that the launcher names, for what `open_below` does with it."""
-    return os.open(root.encode("utf-8", "surrogateescape"), os.O_PATH | os.O_DIRECTORY)
+    return os.open(path_bytes(root), os.O_PATH | os.O_DIRECTORY)
 
 
 def open_below(root: str, path: str, flags: int) -> int:
@@ -225,7 +234,7 @@ def open_above(root: int, path: str, *, make: bool = False) -> tuple[int, bytes]
     Raises:
         OSError: there is no such directory, or the path could lead out of `root`.
     """
-    *above, last = path.encode("utf-8", "surrogateescape").split(b"/")
+    *above, last = path_bytes(path).split(b"/")
     directory = root
     try:
         if any(name in (b"", b".", b"..") or b"\0" in name for name in (*above, last)):

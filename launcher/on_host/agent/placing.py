@@ -6,6 +6,7 @@ import contextlib
 import os
 
 from launcher.on_host.agent.below import remove_below
+from launcher.on_host.agent.files import path_bytes
 from launcher.on_host.agent.incoming import IncomingFile
 from launcher.on_host.agent.workdir import parents
 
@@ -89,7 +90,7 @@ class Placing:
 
     def link(self, path: str, target: str) -> None:
         with self._workdir.above(path) as (directory, name):
-            os.symlink(target.encode("utf-8", "surrogateescape"), UNFINISHED, dir_fd=directory)
+            os.symlink(path_bytes(target), UNFINISHED, dir_fd=directory)
             os.replace(UNFINISHED, name, src_dir_fd=directory, dst_dir_fd=directory)
         self._received.forget(path)
         self._received.links[path] = target
@@ -104,7 +105,7 @@ class Placing:
         self._incoming.add(piece.data)
         if piece.at + len(piece.data) == piece.size:
             here = self._incoming.verify(piece.size, piece.sha256, piece.mtime_ns, piece.mode)
-            self._incoming.put(self._beside, path.rpartition("/")[2].encode("utf-8", "surrogateescape"))
+            self._incoming.put(self._beside, path_bytes(path.rpartition("/")[2]))
             self._incoming = None
             os.close(self._beside)
             self._received.has_arrived(path, piece.size, piece.mtime_ns, here)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 
-from launcher.on_host.agent.files import open_above
+from launcher.on_host.agent.files import open_above, path_bytes, path_text
 from launcher.on_host.agent.own_directory import own_directory
 
 if False:  # names for type checkers only: typing costs start-up time
@@ -16,7 +16,7 @@ if False:  # names for type checkers only: typing costs start-up time
 class Workdir:
     """Everything in it is reached through its descriptor: nothing can be put in its place meanwhile.
 
-    All paths are below it. Bytes of a name that are no UTF-8 are surrogates, whatever this host's locale says.
+    All paths are below it, as they are on the wire.
     """
 
     def __init__(self, name: str) -> None:
@@ -36,7 +36,7 @@ class Workdir:
     # ---- what is there
     def place(self, path: str) -> bytes:
         """Where something is, as long as this is open."""
-        return b"/proc/self/fd/%d/%b" % (self._fd, path.encode("utf-8", "surrogateescape"))
+        return b"/proc/self/fd/%d/%b" % (self._fd, path_bytes(path))
 
     def look_at(self, path: str) -> os.stat_result | None:
         """What is at a path, or None. A link is not followed."""
@@ -51,10 +51,10 @@ class Workdir:
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     def link_target(self, path: str) -> str:
-        return os.readlink(self.place(path)).decode("utf-8", "surrogateescape")
+        return path_text(os.readlink(self.place(path)))
 
     def names_in(self, path: str) -> list[str]:
-        return [name.decode("utf-8", "surrogateescape") for name in os.listdir(self.place(path))]
+        return [path_text(name) for name in os.listdir(self.place(path))]
 
     def free(self) -> int:
         """Bytes that there is room for."""
