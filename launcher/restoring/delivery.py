@@ -27,12 +27,7 @@ from launcher.run_directory.directory import file_name
 from launcher.run_directory.state import RunHost
 from launcher.run_directory.whole_files import shown
 from launcher.transfer.outgoing import PIECE, Outgoing
-
-_REMEDIES = {
-    ("ENOSPC", "EDQUOT"): "make room there",
-    ("EACCES", "EPERM", "EROFS"): "make it writable",
-    ("EEXIST", "ENOTDIR", "EISDIR", "ELOOP"): "something else stands there: move it away",
-}
+from launcher.transfer.remedies import remedy
 
 
 class Delivery:
@@ -93,9 +88,15 @@ def staging(host: RunHost) -> str:
     return f"{host.run_dir}/.bringing-{file_name(host.name)}"
 
 
-def failed(host: RunHost, told: FilesFailed) -> str:
-    remedy = next((remedy for codes, remedy in _REMEDIES.items() if told.code in codes), "look at it there")
-    return f"{host.name}: {shown(Path(host.output_dir, told.path))}: {readable(told.reason)}; {remedy}"
+def failed(host: RunHost, message: FilesFailed) -> str:
+    what_to_do = remedy(
+        message.code,
+        no_room="make room there",
+        no_permission="make it writable",
+        occupied="something else stands there: move it away",
+        otherwise="look at it there",
+    )
+    return f"{host.name}: {shown(Path(host.output_dir, message.path))}: {readable(message.reason)}; {what_to_do}"
 
 
 def pieces(content: Path | bytes) -> Generator[bytes]:

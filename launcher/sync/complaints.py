@@ -7,18 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.run_directory.whole_files import shown
+from launcher.transfer.remedies import remedy
 from launcher.wording import amount, harmless_line, listed
 
 NAMED = 5
 """So many files are named."""
-_REMEDIES = {
-    (
-        "ENOSPC",
-        "EDQUOT",
-    ): "make room there, name another `workdir` for the host, or leave files out with `sync.exclude`",
-    ("EACCES", "EPERM", "EROFS"): "change its permissions, or name a `workdir` that you can write to",
-    ("EEXIST", "ENOTDIR", "EISDIR", "ELOOP"): "something else stands there: move it away, or name another `workdir`",
-}
 
 
 def in_the_way(host: str, top: str, files: Sequence[tuple[str, str]]) -> str:
@@ -58,8 +51,13 @@ def not_received(host: str, top: str, path: str) -> str:
 
 
 def _remedy(code: str) -> str:
-    fitting = (remedy for codes, remedy in _REMEDIES.items() if code in codes)
-    return next(fitting, "look at it there, or name another `workdir` for the host")
+    return remedy(
+        code,
+        no_room="make room there, name another `workdir` for the host, or leave files out with `sync.exclude`",
+        no_permission="change its permissions, or name a `workdir` that you can write to",
+        occupied="something else stands there: move it away, or name another `workdir`",
+        otherwise="look at it there, or name another `workdir` for the host",
+    )
 
 
 def _place(top: str, path: str = ".") -> str:

@@ -68,6 +68,7 @@ class Receiving(Job):
 
     # ---- what is asked; after a failure there is no project, and what was on its way still arrives
     def _begin(self, asked: CompareProject) -> None:
+        self.close()
         self._at = "."
         self._work = self._compared(asked)
 
