@@ -42,7 +42,7 @@ class Told(Link):
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
-        self.waiting = 0
+        self.backlog = 0
 
     def tell(self, event: Event) -> None:
         self.messages.append(event)
