@@ -148,6 +148,7 @@ def _run(request: Request, earlier: Resumption | None = None) -> int:
     inbox: Inbox = SimpleQueue()
     try:
         with signals_into(inbox), Hosts(cluster.hosts, inbox, cluster.timeouts.lease) as hosts:
+            hosts.await_start()
             from launcher.run.session import Session  # while the agents start: neither waits for the other
 
             adopt_orphans()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import threading
@@ -44,6 +45,8 @@ from launcher.on_host.agent.messages import (
 
 SETTLE = 0.5
 """Seconds to wait for more failures after the first host has failed, so that one report names them all."""
+STARTING = 0.5
+"""Seconds that agents' processes get to start before the launcher goes on."""
 DIAL_SECONDS = 3.0
 """How long hosts try to reach each other's ports. TCP sends a lost first packet again after one second."""
 LOOK_UP_SECONDS = 11
@@ -83,6 +86,16 @@ class Hosts:
         self.losses: dict[str, str] = {}
         """Why each lost host was lost, even if it is back by now. The caller clears it once all hosts are back."""
         self._connections = {host.name: self._connect(host) for host in self._hosts}
+
+    def await_start(self) -> None:
+        """Wait until the agents' processes have started: those that may connect at the same time.
+
+        The threads that start them need the interpreter's lock (the GIL) again after each system call, and would wait
+        5 ms for it each time if this thread computed meanwhile.
+        """
+        until = time.monotonic() + STARTING
+        for connection in itertools.islice(self._connections.values(), CONNECTING_AT_ONCE):
+            connection.await_start(until)
 
     def _connect(self, host: Host, former: Connection | None = None) -> Connection:
         host_access = replace(access(host, self._lease), packages=self._program)

@@ -93,6 +93,8 @@ class Connection:
         """An eventfd that tells the thread to look at the outbox, or at `_ended`; -1 once the thread has ended."""
         self._ended = threading.Event()
         """Set when the agent is lost or closing: no event of it follows."""
+        self._started = threading.Event()
+        """Set once the first try has started the agent's process, or could not."""
         self._awaited_from = 0.0
         """When the wait for a greeting began; infinite once the user was told of it."""
         self._heard_at = time.monotonic()
@@ -100,6 +102,10 @@ class Connection:
         self._thread.start()
 
     # ---- for all threads
+    def await_start(self, until: float) -> None:
+        """Wait until the agent's process has started or cannot start, but not beyond `until` (monotonic)."""
+        self._started.wait(max(0.0, until - time.monotonic()))
+
     def beat(self) -> None:
         """Send a heartbeat, which renews the lease and is answered. A host that does not read has only one queued."""
         with self._lock:
@@ -228,7 +234,10 @@ class Connection:
             slot.enter_context(self._slots)
             if self._ended.is_set():
                 return None
-            process = self._access.start()
+            try:
+                process = self._access.start()
+            finally:
+                self._started.set()
             with self._lock:
                 self._process = process
                 for frame in self._early or ():
