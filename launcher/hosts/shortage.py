@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Sequence
 
+from launcher.lazy_pattern import lazy_pattern
 from launcher.on_host.agent.limits import in_words, most_processes
 
 MORE_PROCESSES = (
@@ -18,12 +18,12 @@ MORE_FILES = (
     "/etc/security/limits.conf, LimitNOFILE= of a systemd service"
 )
 
-_PROCESSES = re.compile(
+_PROCESSES = lazy_pattern(
     r"can't start new thread|pthread_create(?:\(\))? failed|Cannot fork\b|Thread creation failed"
     r"|fork: (?:retry: )?Resource temporarily unavailable|what\(\):  ?Resource temporarily unavailable"
     r"|cannot start a process: Resource temporarily unavailable"
 )
-_FILES = re.compile(r"Too many open files")
+_FILES = lazy_pattern(r"Too many open files")
 _REFUSED = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
 """What Python says where fork is refused; but also where a non-blocking socket has nothing to read."""
 
@@ -37,9 +37,9 @@ def for_shortage(text: str, calls: Sequence[str], host: str) -> str | None:
         host: where it happened.
     """
     refused_fork = _REFUSED in text and any("fork" in call for call in calls)
-    if refused_fork or _PROCESSES.search(text):
+    if refused_fork or _PROCESSES().search(text):
         return MORE_PROCESSES.format(host=host)
-    return MORE_FILES.format(host=host) if _FILES.search(text) else None
+    return MORE_FILES.format(host=host) if _FILES().search(text) else None
 
 
 def of_this_machine(error: BaseException) -> tuple[str, str] | None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from launcher.cluster.redaction.commands import redacted_words
 from launcher.hosts.shortage import MORE_PROCESSES
+from launcher.lazy_pattern import lazy_pattern
 from launcher.wording import harmless_line
 
 NOT_FOUND = 127
@@ -94,12 +95,12 @@ _PASSING = (
     r"kex_exchange_identification|ssh_exchange_identification|Connection (?:closed|reset) by (?:remote host|\S+ port)"
     r"|Exceeded MaxStartups|Not allowed at this time"
 )
-_FORGET = re.compile(r"ssh-keygen -f [^\n]+")
+_FORGET = lazy_pattern(r"ssh-keygen -f [^\n]+")
 """Debian's ssh prints the command that removes the old key."""
-_PATH = re.compile(r"[/~][\w/.@%+,=: -]*")
-_KNOWN_NAME = re.compile(r"\w[\w.:%-]*|\[[\w.:%-]+\]:\d+")
+_PATH = lazy_pattern(r"[/~][\w/.@%+,=: -]*")
+_KNOWN_NAME = lazy_pattern(r"\w[\w.:%-]*|\[[\w.:%-]+\]:\d+")
 """An entry of known_hosts: a name or an address; with a port, in brackets."""
-_NOISE = re.compile(r"\s*$|Warning: Permanently added|.*setlocale|\*\* (?:WARNING|This session|The server)")
+_NOISE = lazy_pattern(r"\s*$|Warning: Permanently added|.*setlocale|\*\* (?:WARNING|This session|The server)")
 LONGEST = 300
 """Characters of a host's own text that are shown."""
 
@@ -124,7 +125,7 @@ def explained(said: str, ended: str, host: str, options: Sequence[str]) -> Compl
             }
             cut = {name: harmless_line(word[:LONGEST]) for name, word in groups.items()}
             return Complaint(reason.format(**cut), remedy and remedy.format(**words))
-    lines = [line.strip() for line in said.splitlines() if not _NOISE.match(line)]
+    lines = [line.strip() for line in said.splitlines() if not _NOISE().match(line)]
     last = harmless_line(lines[-1][:LONGEST]) if lines else ended
     if re.search(_PASSING, said):
         remedy = "its sshd may be overloaded (MaxStartups) or refuse this machine; its log there tells"
@@ -134,16 +135,16 @@ def explained(said: str, ended: str, host: str, options: Sequence[str]) -> Compl
 
 def _forgetting(said: str, host: str) -> str:
     """The command that removes a host's old key from the file where ssh found it."""
-    found = _FORGET.search(said)
+    found = _FORGET().search(said)
     try:
         words = shlex.split(found[0]) if found else []
     except ValueError:
         words = []
-    if len(words) == 5 and words[3] == "-R" and _PATH.fullmatch(words[2]) and _KNOWN_NAME.fullmatch(words[4]):
+    if len(words) == 5 and words[3] == "-R" and _PATH().fullmatch(words[2]) and _KNOWN_NAME().fullmatch(words[4]):
         return shlex.join(words)
     return shlex.join(["ssh-keygen", "-R", host.rpartition("@")[2]])
 
 
 def _path(word: str) -> str:
     """A path as one word of a command; a placeholder if it does not look like a path."""
-    return shlex.quote(word) if _PATH.fullmatch(word) else "KEY"
+    return shlex.quote(word) if _PATH().fullmatch(word) else "KEY"

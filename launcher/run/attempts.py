@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from launcher.cluster.plan import AttemptPlan, plan_attempt, thread_warnings
 from launcher.cluster.spec import ClusterSpec
@@ -25,7 +26,9 @@ from launcher.run.result import RunResult
 from launcher.run.run import Run
 from launcher.run_directory.chief_files import newest_step
 from launcher.run_directory.state import RunHost
-from launcher.sync.sending import ProjectSync
+
+if TYPE_CHECKING:
+    from launcher.sync.sending import ProjectSync
 
 AWAY_LOOK = 2.0
 """Seconds between two tries to connect to a host that was lost."""
@@ -44,7 +47,7 @@ class Attempts:
         self._observer = observer
         self._first = run.directory.next_attempt()
         self._unannounced: AttemptPlan | None = None
-        self.project = ProjectSync(run.cluster, hosts, inbox, observer.say)
+        self._project = self._project_sync() if run.cluster.sync is not None else None
         self.files = HostFiles(run, hosts, inbox, observer.say, self._attended)
         self.hosts: tuple[RunHost, ...] = ()
         """Empty as long as nothing could be started."""
@@ -57,7 +60,10 @@ class Attempts:
         Raises:
             HostError: a host cannot be used.
             StopRequestedError: the user would not wait.
+            UsageError: a part of the project cannot be sent.
         """
+        if self._project is not None:
+            self._project.read_project([self._run.request.runs_dir, self._run.directory.path])
         limits = self._cluster.restart
         failed: tuple[FailedAttempt, ...] = ()
         step = newest_step(self._run.directory.chief)
@@ -79,6 +85,16 @@ class Attempts:
                     self._observer.complain(f"no {further}restart: {decision.reason}")
                 return
             self._await_restart(restarts_used(failed), ended.cause, decision.delay)
+
+    def close(self) -> None:
+        """Nobody waits any more for the project to be anywhere."""
+        if self._project is not None:
+            self._project.close()
+
+    def _project_sync(self) -> ProjectSync:
+        from launcher.sync.sending import ProjectSync  # git, hashing, rsync: 8 ms, and most runs send no project
+
+        return ProjectSync(self._cluster, self._hosts, self._inbox, self._observer.say)
 
     def _attempt(self, number: int, restarts_used: int) -> AttemptResult:
         plan = self._ready(number)
@@ -131,7 +147,8 @@ class Attempts:
 
     def _planned(self, number: int, spec: ClusterSpec) -> AttemptPlan:
         """What the hosts, which are ready, are to start. They get what their workers need."""
-        self.project.finish(self._observe)
+        if self._project is not None:
+            self._project.finish(self._observe)
         directory, request = self._run.directory, self._run.request
         contexts = host_contexts(
             self._cluster, directory, self._run.names, self._hosts.facts, fix_keras=not request.no_keras_fix
@@ -187,7 +204,8 @@ class Attempts:
 
     def _observe(self, event: events.Event) -> None:
         self._hosts.update(event)
-        self.project.see(event)
+        if self._project is not None:
+            self._project.see(event)
         self.files.see(event)
         if isinstance(event, events.TaskStarted) and self._unannounced is not None:
             plan, self._unannounced = self._unannounced, None

@@ -52,7 +52,6 @@ class Session:
         try:
             self._run.directory.make_chief()
             self._bring_support()
-            self._attempts.project.read_project([self._run.request.runs_dir, self._run.directory.path])
             self._attempts.until_the_last()
             exit_code = self._attempts.result.exit_code
         except StopRequestedError as stopped:
@@ -87,7 +86,7 @@ class Session:
             result = result._replace(exit_code=EXIT_HOST if not_here is None else not_here)
         steps: list[Callable[[], object]] = [
             lambda: observer.record.end(result, hosts),  # first: it is true whatever fails below
-            self._attempts.project.close,
+            self._attempts.close,
             lambda: observer.show_what_is_left(self._inbox),
             files.tell_what_is_not_here,
             lambda: observer.tell_end(result),

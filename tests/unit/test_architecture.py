@@ -28,7 +28,7 @@ LAUNCHER = """
     hosts run_directory console
     cluster
     caller on_host
-    errors wording
+    errors wording lazy_pattern
     __init__
 """
 TRAINING = """

@@ -10,17 +10,18 @@ from collections.abc import Iterator, Sequence
 
 from launcher.cluster.redaction.names import Level, level
 from launcher.cluster.redaction.texts import Span, apart, is_named_secret, is_reference, replaced, secrets
+from launcher.lazy_pattern import lazy_pattern
 
 _DEEPEST = 4
 """Command lines within command lines."""
-_OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)(?:=(?P<value>.*))?", re.DOTALL)
-_HEADER_WORD = re.compile(r"""["']?(?P<name>[\w-]+)\s*:\s*(?P<value>.*?)["']?""", re.DOTALL)
+_OPTION = lazy_pattern(r"--?(?P<name>[A-Za-z][\w.-]*+)(?:=(?P<value>.*))?", re.DOTALL)
+_HEADER_WORD = lazy_pattern(r"""["']?(?P<name>[\w-]+)\s*:\s*(?P<value>.*?)["']?""", re.DOTALL)
 _HEADER_OPTIONS = frozenset(["-H", "--header", "--proxy-header"])
 _LOGIN_OPTIONS = frozenset(["-u", "--user", "-U", "--proxy-user"])
 _LOGIN_NAMES = frozenset(["user", "proxy-user"])
-_LOGIN = re.compile(r"""["']?(?!\d+:\d+["']?$)[^:\s]*:(?!//)(?P<value>.+?)["']?""", re.DOTALL)
+_LOGIN = lazy_pattern(r"""["']?(?!\d+:\d+["']?$)[^:\s]*:(?!//)(?P<value>.+?)["']?""", re.DOTALL)
 """Two numbers are a user and a group."""
-_SHORT_LOGIN = re.compile(r"-u(?!\d+:\d+$)[^:/\s]+:(?P<value>.+)", re.DOTALL)
+_SHORT_LOGIN = lazy_pattern(r"-u(?!\d+:\d+$)[^:/\s]+:(?P<value>.+)", re.DOTALL)
 _ATTACHED_ONLY = frozenset(["mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "7z"])
 """Programs where the word behind the option for a password is not its value."""
 _LETTERS = {
@@ -41,9 +42,9 @@ _TAKES_KEY = frozenset(["wandb login", "login --relogin", "vault login"])
 """What a key follows as an argument."""
 _SETTING = frozenset(["set", "config", "--set"])
 """Words that the name of a setting follows, and its value."""
-_MADE_UP = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^\d]*\d)[^/.,:=]{6,}|.*[!$%^&*@#?~].*", re.DOTALL)
-_QUOTED = re.compile(r"""(?P<quote>["'])(?P<inside>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)""", re.DOTALL)
-_SHELL_WORD = re.compile(r"""(?:[^\s"';|&()\\]++|\\(?!\n).?|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'])++""", re.DOTALL)
+_MADE_UP = lazy_pattern(r"(?=[^A-Za-z]*[A-Za-z])(?=[^\d]*\d)[^/.,:=]{6,}|.*[!$%^&*@#?~].*", re.DOTALL)
+_QUOTED = lazy_pattern(r"""(?P<quote>["'])(?P<inside>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)""", re.DOTALL)
+_SHELL_WORD = lazy_pattern(r"""(?:[^\s"';|&()\\]++|\\(?!\n).?|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'])++""", re.DOTALL)
 
 
 def redacted_words(words: Sequence[str]) -> list[str]:
@@ -64,7 +65,7 @@ def _secrets(words: Sequence[str], depth: int, *, as_typed: bool = False) -> lis
         spans = [*_in_word(word, before, earlier, program), *secrets(word)]
         if depth < _DEEPEST and not word.isalnum():
             for start, end in (
-                [quoted.span("inside") for quoted in _QUOTED.finditer(word)] if as_typed else [(0, len(word))]
+                [quoted.span("inside") for quoted in _QUOTED().finditer(word)] if as_typed else [(0, len(word))]
             ):
                 spans += _moved(_in_line(word[start:end], depth + 1), start) if " " in word[start:end] else []
         found.append(apart([span for span in spans if span[0] < span[1]]))
@@ -76,7 +77,7 @@ def _secrets(words: Sequence[str], depth: int, *, as_typed: bool = False) -> lis
 
 
 def _in_line(line: str, depth: int) -> list[Span]:
-    words = list(_SHELL_WORD.finditer(line))
+    words = list(_SHELL_WORD().finditer(line))
     spans = secrets(line)
     for word, own in zip(words, _secrets([word[0] for word in words], depth, as_typed=True), strict=True):
         spans += _moved(own, word.start())
@@ -89,20 +90,20 @@ def _moved(spans: list[Span], by: int) -> list[Span]:
 
 def _in_word(word: str, before: str, earlier: str, program: str) -> Iterator[Span]:
     """The value of an option in a word, with what stands in the two words before."""
-    if (option := _OPTION.fullmatch(word)) and option["value"] is not None:
+    if (option := _OPTION().fullmatch(word)) and option["value"] is not None:
         if is_named_secret(option["name"], _unquoted(option["value"])):
             yield option.span("value")
         elif option["name"] in _LOGIN_NAMES:
-            yield from _in_login(_LOGIN.fullmatch(word, option.start("value")))
+            yield from _in_login(_LOGIN().fullmatch(word, option.start("value")))
     elif _is_value_of(before, word) or _is_argument(word, before, earlier, program):
         yield 0, len(word)
     elif before in _HEADER_OPTIONS or word.startswith("-H"):
-        header = _HEADER_WORD.fullmatch(word, 2 if word.startswith("-H") else 0)
+        header = _HEADER_WORD().fullmatch(word, 2 if word.startswith("-H") else 0)
         if header and level(header["name"]) >= Level.LIKELY and not is_reference(header["value"]):
             yield header.span("value")
     elif before in _LOGIN_OPTIONS and program not in _USERS_ONLY:
-        yield from _in_login(_LOGIN.fullmatch(word))
-    elif login := _SHORT_LOGIN.fullmatch(word):
+        yield from _in_login(_LOGIN().fullmatch(word))
+    elif login := _SHORT_LOGIN().fullmatch(word):
         yield from _in_login(login)
     elif _is_short_password(word, program):
         yield 2, len(word)
@@ -116,7 +117,7 @@ def _in_login(login: re.Match[str] | None) -> Iterator[Span]:
 
 def _is_value_of(option: str, word: str) -> bool:
     """`--api-key x`."""
-    named = _OPTION.fullmatch(option)
+    named = _OPTION().fullmatch(option)
     if not named or named["value"] is not None or word.isspace() or re.match(r"--?[A-Za-z][\w-]*(?:=|$)", word):
         return False
     return is_named_secret(named["name"], _unquoted(word))
@@ -138,7 +139,7 @@ def _is_short_password(word: str, program: str) -> bool:
     """`-phunter2`, as with mysql."""
     if len(word) < 3 or word[0] != "-" or word[1] == "-":
         return False
-    return word[1] == _LETTERS.get(program) or (word[1] == "p" and _MADE_UP.fullmatch(word, 2) is not None)
+    return word[1] == _LETTERS.get(program) or (word[1] == "p" and _MADE_UP().fullmatch(word, 2) is not None)
 
 
 def _unquoted(word: str) -> str:

@@ -11,9 +11,10 @@ A name is taken apart into words (`DB_PASS`, `db-pass` and `dbPass` are the same
 from __future__ import annotations
 
 import functools
-import re
 from enum import IntEnum
 from itertools import pairwise
+
+from launcher.lazy_pattern import lazy_pattern
 
 
 class Level(IntEnum):
@@ -34,9 +35,9 @@ def _set(words: str) -> frozenset[str]:
 
 LONGEST = 200
 """Characters of a name that are looked at, from its end."""
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORDS = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _DIRECTORIES = ("PWD", "OLDPWD")
-_CERTAIN = re.compile(r"password|passwd|passphrase|passcode|passwort|secret(?!ar[iy]|ion)")
+_CERTAIN = lazy_pattern(r"password|passwd|passphrase|passcode|passwort|secret(?!ar[iy]|ion)")
 """In a word of the name, wherever."""
 _ENDINGS = (
     *("token", "apikey", "accesskey", "accountkey", "authkey", "privatekey", "privkey", "masterkey", "sshkey"),
@@ -96,10 +97,10 @@ def level(name: str) -> Level:
     """What a name says of its value."""
     if name in _DIRECTORIES:
         return Level.NONE
-    words = [word.lower() for word in _WORDS.findall(name[-LONGEST:])]
+    words = [word.lower() for word in _WORDS().findall(name[-LONGEST:])]
     if not words or _only_describes(words):
         return Level.NONE
-    if any(map(_CERTAIN.search, words)) or "pass word" in " ".join(words):
+    if any(map(_CERTAIN().search, words)) or "pass word" in " ".join(words):
         return Level.CERTAIN
     if words in (["key"], ["keys"], ["pin"], ["signature"]):
         return Level.WEAK

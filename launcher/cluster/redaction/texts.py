@@ -15,35 +15,36 @@ from itertools import pairwise
 from typing import Any
 
 from launcher.cluster.redaction.names import Level, level
+from launcher.lazy_pattern import lazy_pattern
 
 REDACTED = "<redacted>"
 Span = tuple[int, int]
 """Where a secret begins, and where it ends."""
 
-_NAMED = re.compile(
+_NAMED = lazy_pattern(
     r"""(?<![\w.-])-*+(?P<name>[A-Za-z_][\w.-]*+)(?P<quote>["']?+\]?+)"""
     r"""(?P<sign>\s*+(?::=|=>|=(?!=))[ \t]?+|[ \t]?+:(?!//|:)[ \t]*+)"""
 )
-_VALUE = re.compile(r"""(["'])(?P<quoted>(?:(?!\1)[^\\]|\\.)*+)\1|(?P<bare>[^\s"';]++)""", re.DOTALL)
-_PAIR = re.compile(
+_VALUE = lazy_pattern(r"""(["'])(?P<quoted>(?:(?!\1)[^\\]|\\.)*+)\1|(?P<bare>[^\s"';]++)""", re.DOTALL)
+_PAIR = lazy_pattern(
     r"""(?<!\w)["'](?P<name>[A-Z][A-Z0-9_]{2,60})["']\s*+,\s*+(?P<quote>["'])(?P<value>[^"'\n]++)(?P=quote)"""
 )
 """`setdefault("HF_TOKEN", "x")`."""
-_CONSTANT = re.compile(r"[A-Z][A-Z0-9_]*")
-_QUERIED = re.compile(r"[?&#](?P<name>[A-Za-z][\w.-]{0,60})=(?P<bare>[^\s&#\"']++)")
-_HEADER_LINE = re.compile(
+_CONSTANT = lazy_pattern(r"[A-Z][A-Z0-9_]*")
+_QUERIED = lazy_pattern(r"[?&#](?P<name>[A-Za-z][\w.-]{0,60})=(?P<bare>[^\s&#\"']++)")
+_HEADER_LINE = lazy_pattern(
     r"\b(?:(?:proxy-)?authorization|x-[a-z-]{0,30}(?:key|token)|(?:set-)?cookie)\s?+:\s*+([^\"'\n]++)", re.IGNORECASE
 )
-_BEARER = re.compile(r"\bbearer\s++([\w.~+/=:-]++)", re.IGNORECASE)
+_BEARER = lazy_pattern(r"\bbearer\s++([\w.~+/=:-]++)", re.IGNORECASE)
 _NO_BEARER = frozenset(["of", "auth", "authentication", "authorization", "is", "token", "tokens"])
-_TOLD = re.compile(
+_TOLD = lazy_pattern(
     r"\b(?:password|passwd|passphrase|pass|pwd|token|secret|key)(?:\s++(?:is|was))?+\s*+:?+(?<=[\s:])\s*+(\S++)",
     re.IGNORECASE,
 )
 """In what a person wrote."""
-_NETRC = re.compile(r"\b(?:password|passwd)\s++(\S++)")
-_BASIC = re.compile(r"\b(?:Basic|Negotiate)\s++((?=[A-Za-z+/]*[0-9A-Z=])[A-Za-z0-9+/]{8,}+=*+)")
-_TOKEN = re.compile(
+_NETRC = lazy_pattern(r"\b(?:password|passwd)\s++(\S++)")
+_BASIC = lazy_pattern(r"\b(?:Basic|Negotiate)\s++((?=[A-Za-z+/]*[0-9A-Z=])[A-Za-z0-9+/]{8,}+=*+)")
+_TOKEN = lazy_pattern(
     r"(?:(?<![A-Za-z0-9])(?:"
     r"gh[oprsu]_[A-Za-z0-9]{4,}|github_pat_\w{8,}|gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent)-[\w-]{4,}|xox[a-z]-[\w-]{8,}|xapp-[\w-]{10,}"
     r"|(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}|AIza[\w-]{20,}|ya29\.[\w-]{10,}|GOCSPX-[\w-]{10,}"
@@ -54,25 +55,25 @@ _TOKEN = re.compile(
     r")|(?<![\w-])(?:SG\.[\w-]{10,}+\.[\w-]{10,}+|eyJ[\w-]{5,}+\.[\w-]{4,}+)"
     r")(?:[.=]{0,2}[\w-]++)*+"
 )
-_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
-_END_OF_KEY = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
-_RUN = re.compile(r"\S+")
-_PASSWORD = re.compile(r"//[^\s:@/?#]*+:(?!\d{1,5}[/?#])")
-_USER = re.compile(r"://([^\s:@/?#]{12,})@")
-_NO_SCHEME = re.compile(
+_PRIVATE_KEY = lazy_pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
+_END_OF_KEY = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}-----")
+_RUN = lazy_pattern(r"\S+")
+_PASSWORD = lazy_pattern(r"//[^\s:@/?#]*+:(?!\d{1,5}[/?#])")
+_USER = lazy_pattern(r"://([^\s:@/?#]{12,})@")
+_NO_SCHEME = lazy_pattern(
     r"(?!mailto:)[\w.+-]{1,60}:(?!//)([^\s@:=]{1,200})@(?!sha256:)[\w.-]++(?:\([^\s)]*+\))?(?::\d+)?(?:/\S*)?"
 )
-_ADDRESS = re.compile(r"\bhttps?://[^\s\"'<>]++", re.IGNORECASE)
-_HOOK = re.compile(
+_ADDRESS = lazy_pattern(r"\bhttps?://[^\s\"'<>]++", re.IGNORECASE)
+_HOOK = lazy_pattern(
     r"hooks?(?:\.[\w.-]{1,80}+)?/(?:services/|catch/|v\d/)?|/bot(?=\d)|/t/(?=[a-z]{2}-[0-9a-f]{4})", re.IGNORECASE
 )
-_VERSIONED = re.compile(r"/(?:archive|blob|commit|raw|resolve|runs|sha256|tree)/$")
-_DIGEST = re.compile(r"[0-9a-f]{32,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_VERSIONED = lazy_pattern(r"/(?:archive|blob|commit|raw|resolve|runs|sha256|tree)/$")
+_DIGEST = lazy_pattern(r"[0-9a-f]{32,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Of a commit or a file, or the number of a run: as random as a secret, but behind a word that says what it is."""
-_PART = re.compile(r"[^/?&=#;:,]{16,}+")
-_FILE = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
+_PART = lazy_pattern(r"[^/?&=#;:,]{16,}+")
+_FILE = lazy_pattern(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
 
-_PLAIN = re.compile(
+_PLAIN = lazy_pattern(
     r"[-+]?(?:\d{1,3}|\d*\.\d+)(?:e[-+]?\d+)?"
     r"|(?:true|false|yes|no|on|off|none|null|nil|auto|default|basic|digest|ntlm|bearer|oauth2?|kerberos|required"
     r"|optional|disabled?|enabled?|empty|unset|env|prompt|anonymous)"
@@ -83,19 +84,19 @@ _PLAIN = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_PLAIN = 200
-_REFERENCE = re.compile(
+_REFERENCE = lazy_pattern(
     r"(?:(?:bearer|basic|token) )?(?:\$\{\w+\}|\$(?:\((?! *(?:echo|printf)\b)[^)]*\)?)?|\$(?-i:[A-Z_][A-Z0-9_]*)"
     r"|`(?! *(?:echo|printf)\b)[^`]*`?|\{[a-z_]{1,30}\})",
     re.IGNORECASE,
 )
 """What stands for a value that is elsewhere; a text without quotes may have been cut at a space."""
-_CODE = re.compile(
+_CODE = lazy_pattern(
     r"(?:[a-z_]\w*\.)+[a-z_]\w*[(\[].*|(?:getenv|getpass|input|len|open|str)\(.*|(?:args|cfg|config|flags|self|sys)\.[\w.]+",
     re.DOTALL,
 )
 """What a program works out: `os.environ['HF_TOKEN']`, `text.split()`."""
-_COUNTING = re.compile(r"(?:^|[_.-])(?:max|min|num|n|total|count)(?:[_.-]|$)|tokens|keys$|passes$", re.IGNORECASE)
-_MIXED = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^\d]*\d)\S{6,}|[^\W\d_]+[!$%^&*+=@#?~]\S+|\S{24,}")
+_COUNTING = lazy_pattern(r"(?:^|[_.-])(?:max|min|num|n|total|count)(?:[_.-]|$)|tokens|keys$|passes$", re.IGNORECASE)
+_MIXED = lazy_pattern(r"(?=[^A-Za-z]*[A-Za-z])(?=[^\d]*\d)\S{6,}|[^\W\d_]+[!$%^&*+=@#?~]\S+|\S{24,}")
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -105,22 +106,23 @@ def is_secret(name: str, value: str) -> bool:
 
 def is_named_secret(name: str, value: str) -> bool:
     """Whether a name says that this value is a secret."""
-    if not value or value == REDACTED or is_reference(value):
+    sure = level(name)
+    if sure is Level.NONE or not value or value == REDACTED or is_reference(value):
         return False
-    is_plain = len(value) <= _LONGEST_PLAIN and _PLAIN.fullmatch(value)
-    match level(name):
+    is_plain = len(value) <= _LONGEST_PLAIN and _PLAIN().fullmatch(value)
+    match sure:
         case Level.CERTAIN:
             return True
         case Level.LIKELY:
-            return not is_plain and not (value.isdigit() and _COUNTING.search(name))
+            return not is_plain and not (value.isdigit() and _COUNTING().search(name))
         case Level.WEAK:
-            return bool(_MIXED.fullmatch(value)) and not is_plain
+            return bool(_MIXED().fullmatch(value)) and not is_plain
     return False
 
 
 def is_reference(value: str) -> bool:
     """Whether it only names the place of a secret: `$DB_PASS`, `$(cat /run/secrets/db)`."""
-    return len(value) <= _LONGEST_PLAIN and _REFERENCE.fullmatch(value.strip()) is not None
+    return len(value) <= _LONGEST_PLAIN and _REFERENCE().fullmatch(value.strip()) is not None
 
 
 def redacted(env: Mapping[str, str]) -> dict[str, str]:
@@ -145,12 +147,12 @@ def secrets(text: str, prose: bool = False) -> list[Span]:
     found = [
         *_private_keys(text),
         *_assigned(text, prose),
-        *(match.span(1) for match in _HEADER_LINE.finditer(text) if not is_reference(match[1])),
-        *(match.span(1) for match in _BEARER.finditer(text) if match[1].lower().rstrip(".:") not in _NO_BEARER),
-        *(match.span(1) for match in _BASIC.finditer(text)),
-        *(match.span() for match in _TOKEN.finditer(text)),
+        *(match.span(1) for match in _HEADER_LINE().finditer(text) if not is_reference(match[1])),
+        *(match.span(1) for match in _BEARER().finditer(text) if match[1].lower().rstrip(".:") not in _NO_BEARER),
+        *(match.span(1) for match in _BASIC().finditer(text)),
+        *(match.span() for match in _TOKEN().finditer(text)),
         *_in_addresses(text),
-        *(match.span(1) for match in (_TOLD if prose else _NETRC).finditer(text) if _MIXED.fullmatch(match[1])),
+        *(match.span(1) for match in (_TOLD if prose else _NETRC)().finditer(text) if _MIXED().fullmatch(match[1])),
     ]
     return apart([(start, end) for start, end in found if start < end and text[start:end] != REDACTED])
 
@@ -177,44 +179,44 @@ def replaced(text: str, spans: list[Span]) -> str:
 
 def _private_keys(text: str) -> Iterator[Span]:
     end = 0
-    for begin in _PRIVATE_KEY.finditer(text):
+    for begin in _PRIVATE_KEY().finditer(text):
         if begin.start() >= end:
-            found = _END_OF_KEY.search(text, begin.end())
+            found = _END_OF_KEY().search(text, begin.end())
             end = found.end() if found else len(text)
             yield begin.start(), end
 
 
 def _assigned(text: str, prose: bool) -> Iterator[Span]:
     end = 0
-    for named in _NAMED.finditer(text):
-        if named.end() < end or level(named["name"]) is Level.NONE or not (value := _VALUE.match(text, named.end())):
+    for named in _NAMED().finditer(text):
+        if named.end() < end or level(named["name"]) is Level.NONE or not (value := _VALUE().match(text, named.end())):
             continue
         group = value.lastgroup or "bare"
         said = value[group] if group == "quoted" else value[group].rstrip(")]},;")
         is_code = "=" in named["sign"] or named["quote"] or group != "bare"
         if is_reference(value[group]) or (group == "bare" and _is_worked_out(said)):
             continue
-        if is_named_secret(named["name"], said) and (is_code or prose or _MIXED.fullmatch(said)):
+        if is_named_secret(named["name"], said) and (is_code or prose or _MIXED().fullmatch(said)):
             end = value.end()
             yield value.span(group)
-    for pair in _PAIR.finditer(text):
-        if is_named_secret(pair["name"], pair["value"]) and not _CONSTANT.fullmatch(pair["value"]):
+    for pair in _PAIR().finditer(text):
+        if is_named_secret(pair["name"], pair["value"]) and not _CONSTANT().fullmatch(pair["value"]):
             yield pair.span("value")
-    for match in _QUERIED.finditer(text):
+    for match in _QUERIED().finditer(text):
         if is_named_secret(match["name"], match["bare"]):
             yield match.span("bare")
 
 
 def _is_worked_out(value: str) -> bool:
-    return len(value) <= _LONGEST_PLAIN and _CODE.fullmatch(value) is not None
+    return len(value) <= _LONGEST_PLAIN and _CODE().fullmatch(value) is not None
 
 
 def _in_addresses(text: str) -> Iterator[Span]:
     if "@" in text:
-        for run in _RUN.finditer(text):
+        for run in _RUN().finditer(text):
             yield from _logins(run[0], run.start())
     if "://" in text:
-        for address in _ADDRESS.finditer(text):
+        for address in _ADDRESS().finditer(text):
             yield from _guessed_by_nobody(address[0], address.start())
 
 
@@ -223,11 +225,11 @@ def _logins(run: str, at: int) -> Iterator[Span]:
     last = run.rfind("@")
     if last < 0:
         return
-    if found := _PASSWORD.search(run, 0, last):
+    if found := _PASSWORD().search(run, 0, last):
         yield at + found.end(), at + last
-    elif found := _NO_SCHEME.fullmatch(run):
+    elif found := _NO_SCHEME().fullmatch(run):
         yield at + found.start(1), at + found.end(1)
-    for found in _USER.finditer(run):
+    for found in _USER().finditer(run):
         if _looks_random(found[1]):
             yield at + found.start(1), at + found.end(1)
 
@@ -235,20 +237,20 @@ def _logins(run: str, at: int) -> Iterator[Span]:
 def _guessed_by_nobody(address: str, at: int) -> Iterator[Span]:
     """What stands behind the word `hook` in an address, and long random parts of it."""
     begin = address.find("//") + 2
-    if (hook := _HOOK.search(address, begin)) and hook.end() < len(address):
+    if (hook := _HOOK().search(address, begin)) and hook.end() < len(address):
         yield at + hook.end(), at + len(address)
         return
     host_end = address.find("/", begin)
     if host_end >= 0:
-        for part in _PART.finditer(address, host_end):
-            is_digest = _DIGEST.fullmatch(part[0]) and _VERSIONED.search(address, part.start() - 10, part.start())
+        for part in _PART().finditer(address, host_end):
+            is_digest = _DIGEST().fullmatch(part[0]) and _VERSIONED().search(address, part.start() - 10, part.start())
             if _looks_random(part[0]) and not is_digest:
                 yield at + part.start(), at + part.end()
 
 
 def _looks_random(part: str) -> bool:
     """Letters and digits by turns, as no person writes them: at least every sixth character is another kind of one."""
-    if len(part) < 12 or _FILE.search(part):
+    if len(part) < 12 or _FILE().search(part):
         return False
     kinds = [0 if letter.isdigit() else 1 if letter.isupper() else 2 if letter.islower() else 3 for letter in part]
     changes = sum(1 for one, other in pairwise(kinds) if one != other and 3 not in (one, other))

@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from launcher.cluster.cluster import RestartLimits
+from launcher.lazy_pattern import lazy_pattern
 from launcher.run.failure.failure import Failure, Kind
 
 LONGEST_DELAY = 60.0
@@ -23,7 +24,7 @@ _LASTING_CRASHES = (
     (r"(?:SyntaxError|IndentationError|TabError)\b", "a syntax error does not go away by itself"),
 )
 """By the last line of a traceback. A file that is not found is left out: another worker, or a disk, may be late."""
-_CANNOT_RUN = re.compile(
+_CANNOT_RUN = lazy_pattern(
     r"cannot (?:run|enter) .*: (?:No such file or directory|Not a directory|Permission denied|Exec format error)",
     re.DOTALL,
 )
@@ -103,7 +104,7 @@ def lasting_reason(cause: Failure) -> str | None:
 
 def _cannot_run(cause: Failure) -> bool:
     if cause.kind is Kind.NOT_STARTED:
-        return _CANNOT_RUN.match(cause.summary) is not None
+        return _CANNOT_RUN().match(cause.summary) is not None
     return cause.kind is Kind.EXITED and cause.exit_code in _SHELL_CANNOT_RUN
 
 
