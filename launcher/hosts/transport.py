@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import marshal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER
@@ -69,9 +70,17 @@ FIRST_WORDS = f'import os;d=b"";exec("while len(d)<{len(BOOT)}:d+=os.read(0,{len
 as it is."""
 
 
-@functools.cache
 def opening(packages: Sequence[str] = AGENT) -> bytes:
     """What turns a Python that was started with `FIRST_WORDS` into an agent; frames follow."""
+    with _packing:  # the hosts' threads call this at the same time; with the cache alone, each would pack
+        return _packed(packages)
+
+
+_packing = threading.Lock()
+
+
+@functools.cache
+def _packed(packages: Sequence[str]) -> bytes:
     return BOOT + parcel(packages)
 
 

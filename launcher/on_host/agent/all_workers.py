@@ -45,7 +45,7 @@ BACKLOG = 1 << 20
 BUSY_POLL, IDLE_POLL = 0.01, 0.1
 """Seconds between two looks at the logs: just after one has grown, and while none does."""
 LISTENER_LOOK = 0.25
-"""Seconds between two looks whether a worker's server is up. Nothing waits for the answer."""
+"""Seconds before each look whether a worker's server is up: a look takes 10 ms, and nothing waits for the answer."""
 
 
 class Workers(Job):
@@ -104,6 +104,7 @@ class Workers(Job):
             self._workers[worker.name] = worker
             self._link.tell(Started(worker.name, worker.pid))
             self._link.flush()
+        self._look_for_listeners_at = time.monotonic() + LISTENER_LOOK
 
     def _started(self, wanted: WorkerStart) -> Worker:
         if self._run_directory is not None:
