@@ -1,9 +1,9 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by the scripts of this checkout: where it is, and its .venv. A few milliseconds of shell tell whether that is
-# ready; Python starts, and sets it up, only where it is not.
+# Sourced by the scripts of this checkout, which set $self to their own path: where the checkout is, and its .venv. A few
+# milliseconds of shell tell whether that is ready; Python starts, and sets it up, only where it is not.
 
-root=$(dirname -- "$(readlink -f -- "$0")")
-until [ -e "$root/pyproject.toml" ]; do root=$(dirname -- "$root"); done
+root=${self%/*}
+until [ -e "$root/pyproject.toml" ]; do root=${root%/*}; done
 venv=$root/.venv
 
 # need_venv LEVEL SCRIPT [ARGUMENT...]: returns once .venv holds what LEVEL (run or test) needs. Where it does not yet,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +35,8 @@ def told(error: Exception) -> str:
             what = reason
         case _:
             what = f"{type(error).__name__}: {error}"
+    import traceback  # 2 ms of each start, were it at the top
+
     *_, frame = traceback.extract_tb(error.__traceback__) or [None]
     where = f" ({Path(frame.filename).name}, line {frame.lineno})" if frame else ""
     return f"at the end of the run: {what}{where}; the run itself is not affected"

@@ -59,8 +59,18 @@ BENCHMARKS = {each.name: (each,) for each in (*LOCAL, *OVER_SSH)} | {"ssh": OVER
     metavar="PROGRAM",
     help="The launcher to measure.  [default: the one beside this Python]",
 )
+@click.option(
+    "--before",
+    metavar="PROGRAM",
+    help="Another version's `launch`, or its scripts/launch; start and start32 measure it by turns with this one.",
+)
 def bench(
-    names: tuple[str, ...], runs: int | None, peers: tuple[str, ...], json_file: Path | None, program: str
+    names: tuple[str, ...],
+    runs: int | None,
+    peers: tuple[str, ...],
+    json_file: Path | None,
+    program: str,
+    before: str | None,
 ) -> None:
     """Measure the launcher beside the others that are installed.
 
@@ -72,7 +82,7 @@ def bench(
     warn_if_busy(machine)
     meant = dict.fromkeys(benchmark for name in names or BENCHMARKS for benchmark in BENCHMARKS[name])
     chosen = [each for each in meant if can_run(each, named=bool(names))]
-    tools = Located(program, chosen, os.pathsep.join([*peers, os.environ.get("PATH", os.defpath)]))
+    tools = Located(program, before, chosen, os.pathsep.join([*peers, os.environ.get("PATH", os.defpath)]))
     heading(machine, tools)
     collected: dict[str, Any] = {}
     with guarded_directory() as directory:

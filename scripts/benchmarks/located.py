@@ -19,19 +19,18 @@ CHECKOUT = ROOT / "scripts" / "launch"
 class Located:
     """Our launcher, and what the chosen benchmarks want of others."""
 
-    def __init__(self, program: str, chosen: Iterable[Benchmark], path: str) -> None:
-        """Look them up in the directories of `path`.
+    def __init__(self, program: str, before: str | None, chosen: Iterable[Benchmark], path: str) -> None:
+        """Look them up in the directories of `path`; the launchers are `program` and, of another version, `before`.
 
         Raises:
-            UsageError: the launcher is not where it should be.
+            UsageError: a launcher is not where it should be.
         """
-        own = shutil.which(program)
-        if own is None:
-            raise click.UsageError(f"{program} is not a program; name the launcher with --launch PROGRAM")
-        self.launch = launch(own)
+        self.launch = launch(launcher_path(program, "--launch"))
         # Starting the checkout's script sets up its virtual environment: only where this already runs in it.
         in_checkout = Path(sys.prefix) == ROOT / ".venv"
-        self._variants = (launch(str(CHECKOUT), "scripts/launch"),) if in_checkout else ()
+        own = [launch(str(CHECKOUT), "scripts/launch")] if in_checkout else []
+        other = [launch(launcher_path(before, "--before"), "before")] if before else []
+        self._variants = (*own, *other)
         self._found = {wanted: found(wanted, path) for benchmark in chosen for wanted in benchmark.wants}
 
     def of(self, benchmark: Benchmark) -> Tools:
@@ -51,3 +50,15 @@ class Located:
     def versions(self) -> dict[str, str]:
         """Of all that is measured, by name."""
         return {each.name: version(each) for each in (self.launch, *self._found.values()) if each is not None}
+
+
+def launcher_path(program: str, option: str) -> str:
+    """The whole path of a launcher that an option names.
+
+    Raises:
+        UsageError: it is no program.
+    """
+    path = shutil.which(program)
+    if path is None:
+        raise click.UsageError(f"{program} is not a program; name the launcher with {option} PROGRAM")
+    return str(Path(path).absolute())
