@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +85,33 @@ def mark() -> Iterator[str]:
 
 @pytest.fixture
 def environment(mark: str, rig: Rig) -> Iterator[dict[str, str]]:
-    """The environment of the launchers of a test, with a TMPDIR that must be empty again afterwards.
+    """The environment of the launchers of a test."""
+    with environment_of_launchers(mark, rig) as environment:
+        yield environment
 
-    Its `ssh` is the rig's, which knows the hosts by name.
-    """
+
+@contextlib.contextmanager
+def environment_of_launchers(mark: str, rig: Rig) -> Iterator[dict[str, str]]:
+    """It has a TMPDIR that must be empty again afterwards. Its `ssh` is the rig's, which knows the hosts by name."""
     own = {key: value for key, value in os.environ.items() if not key.startswith((*NOT_INHERITED, "SSH_"))}
     with tempfile.TemporaryDirectory(prefix="tmp-") as temporary:  # pytest's are too deep for the name of a socket
         yield {**own, **rig.environment, "PYTHONPATH": str(ROOT), "TMPDIR": temporary, MARK: mark}
         assert not list(Path(temporary).iterdir())
+
+
+@pytest.fixture(scope="session")
+def shared_launches(rig: Rig) -> Callable[[Path], AbstractContextManager[Callable[..., Launch]]]:
+    """What starts launchers in a directory on the login machine for several tests; nothing of them is left on any."""
+
+    @contextlib.contextmanager
+    def launches_in(place: Path) -> Iterator[Callable[..., Launch]]:
+        with nothing_left() as mark, environment_of_launchers(mark, rig) as environment:
+            with launches(place, environment, rig.login.words) as start:
+                yield start
+            for host in rig.hosts:
+                host.empty_disk()
+
+    return launches_in
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -293,19 +292,7 @@ def test_a_directory_that_hosts_share_is_told(
     shared.rmdir()
 
 
-# ---- it can be stopped, and a start tells the quick part
-def test_a_ctrl_c_ends_everything_while_a_host_hangs(
-    doctor: Callable[..., Examined], cluster: Cluster, hosts: Hosts
-) -> None:
-    hang(hosts[0])
-    examined = doctor(*cluster({"host": "host1", "python": "~/hangs"}, {"host": "host2"}))
-    await_hanging(hosts[0])
-    examined.process.send_signal(signal.SIGINT)
-
-    assert examined.exit_code == 130
-    await_true(lambda: not any(host.processes() for host in hosts), "the end of all processes")
-
-
+# ---- a start tells the quick part
 def test_a_start_tells_of_a_wrong_clock(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
     hosts[1].skew_clock(-7200)
     started = launch(*cluster(*hosts[:2]), "--", "true")

@@ -44,18 +44,6 @@ def test_a_run_that_has_ended_leaves_its_directory_which_can_be_removed(
     assert run in again.partition("host2:")[2]
 
 
-def test_a_run_under_way_is_left_alone(launch: Start, cluster: Cluster, hosts: Hosts, leftovers: Leftovers) -> None:
-    started = launch(*cluster(hosts[0]), "--", "sh", "-c", "echo began; exec sleep 600")
-    started.await_log(b"began", "worker-0")
-    run = started.run_state["run_id"]
-
-    assert f"  run {run}: 1 process, its agent lives: it is under way\n" in leftovers("host1").stdout
-    removed = leftovers("host1", "--remove", run, "--yes")
-    assert (removed.returncode, "stays: its run is under way" in removed.stderr) == (3, True)
-    started.signal(signal.SIGINT)
-    assert started.wait() == 130
-
-
 def test_a_run_that_waits_for_its_restart_is_under_way(
     launch: Start, cluster: Cluster, hosts: Hosts, leftovers: Leftovers
 ) -> None:
@@ -67,19 +55,6 @@ def test_a_run_that_waits_for_its_restart_is_under_way(
     assert "stays: its run is under way" in removed.stderr
     started.signal(signal.SIGINT)
     started.wait()
-
-
-def test_what_is_left_is_ended(hosts: Hosts, leftovers: Leftovers) -> None:
-    hosts[0].run(
-        "export LAUNCH_RUN_ID=20261121-101529-digits;"
-        "setsid sh -c 'trap : TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 &"
-    )
-    assert "run 20261121-101529-digits: " in leftovers("host1").stdout
-
-    stopped = leftovers("host1", "--stop", "20261121-101529-digits", "--yes", "--grace", "0.1")
-
-    assert stopped.stdout.endswith("host1: ended\n"), stopped.stderr
-    assert hosts[0].processes() == []
 
 
 def test_hosts_that_fail_are_told_after_those_that_answer(hosts: Hosts, leftovers: Leftovers) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 from rig import Host
-from rig.processes import name_of
 from support.launching import Launch, await_true
 
 Start = Callable[..., Launch]
@@ -38,11 +37,6 @@ def await_empty(*hosts: Host) -> None:
     )
 
 
-def named(host: Host, name: str) -> int:
-    """The number, on this machine, of a host's agent or guard."""
-    return next(process for process in host.processes() if name_of(process) == name).pid
-
-
 def test_a_killed_launcher_leaves_nothing_on_any_host(running: Launch, hosts: Hosts) -> None:
     running.signal(signal.SIGKILL)
 
@@ -66,24 +60,6 @@ def test_a_stop_reaches_every_host(launch: Start, cluster: Cluster, hosts: Hosts
     assert started.wait() == 128 + number
     assert all(started.log(f"worker-{n}").endswith(b"saved\n") for n in range(3))
     assert not any(host.processes() for host in hosts)
-
-
-def test_a_worker_killed_on_its_host_is_the_root_cause(running: Launch, hosts: Hosts) -> None:
-    pid = next(event["pid"] for event in running.events if event["type"] == "task_started" and event["host"] == "host2")
-    hosts[1].process(pid).kill()
-
-    assert running.wait() == 1
-    assert "worker 1 on host2 was killed by SIGKILL" in running.last_words
-    assert not any(host.processes() for host in hosts)
-
-
-@pytest.mark.parametrize("victim", ["launch-agent", "launch-guard"])
-def test_a_killed_agent_or_guard_leaves_nothing(running: Launch, hosts: Hosts, victim: str) -> None:
-    next(process for process in hosts[1].processes() if name_of(process) == victim).kill()
-
-    assert running.wait() == 1
-    assert "host host2 was lost" in running.last_words
-    await_empty(*hosts)
 
 
 def test_a_killed_ssh_session_leaves_nothing(running: Launch, hosts: Hosts) -> None:
@@ -159,14 +135,6 @@ def test_a_run_starts_again_after_its_host_came_back(launch: Start, cluster: Clu
 
     assert started.succeeded()
     assert started.log("worker-1", attempt=1) == b"attempt 1\n"
-
-
-def test_a_worker_that_cannot_be_started_is_told_with_its_host(launch: Start, cluster: Cluster, hosts: Hosts) -> None:
-    started = launch(*cluster(hosts[0], {"host": "host2", "workdir": "/nowhere"}), "--", "sleep", "1000")
-
-    assert started.wait() == 1
-    assert "worker 1 on host2 could not be started" in started.last_words
-    assert "/nowhere" in started.last_words
 
 
 def test_a_host_keeps_nothing_but_the_run_directory(launch: Start, cluster: Cluster, hosts: Hosts) -> None:

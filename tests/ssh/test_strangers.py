@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from rig import Host, Rig
 from rig.processes import command_of
-from support.launching import PROGRAMS, ROOT, Launch
+from support.launching import PROGRAMS, Launch
 
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
 Hosts = tuple[Host, ...]
 
-TRAINING = 400.0
-"""Seconds that TensorFlow may take to start and train on a busy machine."""
 GREETING = {"command": ["python", "greeting.py"], "sync": str(PROGRAMS), "defaults": {"python": sys.executable}}
 RESET = "ConnectionResetError"
 DIAL = """
@@ -216,84 +211,3 @@ def test_another_user_of_a_host_can_neither_take_nor_join_a_port_at_which_nobody
 
     assert hosts[0].run(words, user="eve").stdout == ""
     stopped(started)
-
-
-TENSORFLOW = {"python": sys.executable}
-READ_FILE = """
-import sys, tensorflow as tf
-with tf.compat.v1.Graph().as_default():
-    read = tf.io.read_file("/etc/hostname")
-    config = tf.compat.v1.ConfigProto(operation_timeout_in_ms=5000)
-    try:
-        with tf.compat.v1.Session(f"grpc://{sys.argv[1]}:{sys.argv[2]}", config=config) as session:
-            print("read", session.run(read))
-    except tf.errors.OpError as error:
-        print(type(error).__name__)
-"""
-TRY = """
-import collections, socket, sys
-places = [(address, int(port)) for address, port in zip(sys.argv[1::2], sys.argv[2::2])]
-found = collections.Counter()
-for place in places * 20:
-    try:
-        with socket.create_connection(place, 60) as connection:
-            connection.send(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-            said = connection.recv(100)
-            found["gRPC" if said[3:4] == bytes([4]) else "something else" if said else "closed"] += 1
-    except OSError as error:
-        found[type(error).__name__] += 1
-print(*found.elements())
-"""
-"""Begin to speak as gRPC does, again and again; its answer begins with a frame of the kind 4 (SETTINGS)."""
-FURTHEST = """
-import sys, numpy, tensorflow as tf
-one, other = (tf.train.load_checkpoint(tf.train.latest_checkpoint(path)) for path in sys.argv[1:])
-names = [name for name in one.get_variable_to_shape_map() if "OBJECT_GRAPH" not in name and "run/" not in name]
-assert len(names) > 5
-print(max(float(numpy.max(numpy.abs(one.get_tensor(name) - other.get_tensor(name)))) for name in names))
-"""
-"""How far the numbers of two checkpoints are from each other."""
-
-
-@contextlib.contextmanager
-def attacked(source: Host, *places: str) -> Iterator[Counter[str]]:
-    """In the block a host connects to these places without a pause; what came of it, by kind."""
-    found: Counter[str] = Counter()
-    enough = threading.Event()
-
-    def attack() -> None:
-        while not enough.is_set():
-            found.update(source.run([sys.executable, "-c", TRY, *places]).stdout.split())
-
-    attacker = threading.Thread(target=attack)
-    attacker.start()
-    try:
-        yield found
-    finally:
-        enough.set()
-        attacker.join()
-
-
-def test_training_goes_on_while_a_stranger_tries_without_a_pause_and_ends_with_the_same_weights(
-    launch: Start, cluster: Cluster, hosts: Hosts
-) -> None:
-    command = ("--", "python", "-m", "training", "--epochs", "8")
-    undisturbed = launch("--workers", "2", *command)
-    assert undisturbed.wait(TRAINING) == 0
-
-    started = launch(*cluster(*hosts[:2], defaults=TENSORFLOW), *command)
-    first, second = map(str, ports(started).values())
-    one, other = (host.addresses[0] for host in hosts[:2])
-    with attacked(hosts[2], one, first, other, second) as found:
-        started.await_event("task_listening", count=2)
-        from_a_host_of_the_run = hosts[0].run([sys.executable, "-c", TRY, other, second]).stdout
-        read = hosts[2].run([sys.executable, "-c", READ_FILE, one, first]).stdout
-        assert started.wait(TRAINING) == 0
-    assert read in ("UnavailableError\n", "DeadlineExceededError\n")
-    assert "gRPC" in from_a_host_of_the_run
-    assert found["gRPC"] == 0
-    assert found[RESET] > 100
-
-    checkpoints = [str(each.run_directory / "chief" / "checkpoints") for each in (undisturbed, started)]
-    compared = subprocess.run([sys.executable, "-c", FURTHEST, *checkpoints], capture_output=True, text=True, cwd=ROOT)
-    assert float(compared.stdout) < 1e-4, compared.stderr

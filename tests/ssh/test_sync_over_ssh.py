@@ -79,35 +79,12 @@ def test_tasks_run_the_project_on_every_host(launch: Start, cluster: Cluster, ho
         assert f"[launch] {host.name}: project synced, 3 of 3 files, 62 bytes\n" in started.stderr
 
 
-def test_the_next_launch_sends_what_changed_and_deletes_what_is_gone(
-    launch: Start, cluster: Cluster, hosts: Hosts, project: Write
-) -> None:
-    root = project(a="1", b="2", c="3")
-    options = cluster(on(hosts[0]), sync="project", command=["sh", "-c", "cat *"])
-    assert launch(*options).succeeded()
-    project(b="4")
-    (root / "c").unlink()
-    second = launch(*options)
-    assert second.succeeded()
-
-    assert "host1: project synced, 1 of 2 files, 1 byte, 1 deleted\n" in second.stderr
-    assert second.log("worker-0") == b"14"
-    assert "synced" not in launch(*options).stderr
-
-
 def test_nothing_is_said_when_quiet(launch: Start, cluster: Cluster, hosts: Hosts, project: Write) -> None:
     project(a="1")
     started = launch(*cluster(on(hosts[0]), sync="project"), "--quiet", "cat", "a")
     assert started.succeeded()
 
     assert started.stderr == ""
-
-
-def test_secrets_that_are_ignored_stay_here(launch: Start, cluster: Cluster, hosts: Hosts, project: Write) -> None:
-    project(a="1", **{".env": "TOKEN=x", ".gitignore": ".env\n"})
-    assert launch(*cluster(on(hosts[0]), sync="project"), "--", "true").succeeded()
-
-    assert sorted(hosts[0].run(["ls", "-A", THERE]).stdout.split()) == [".gitignore", ".tf-launch-sync.json", "a"]
 
 
 def test_on_this_machine_tasks_start_in_the_project_itself(
