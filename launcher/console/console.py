@@ -1,8 +1,8 @@
 """The console: every worker's log as `[worker 0] line` on stdout, the launcher's own lines on stderr.
 
 A slow or stopped terminal or pipe blocks nothing: a thread of its own writes to it. Its backlog is bounded, because a
-host sends more of a log only after what came before was written and acknowledged. The raw logs are in files; the
-console is only a view of them. What several workers print within 0.3 s is shown once, as `[workers 0-1] line`.
+host sends only so much of a log ahead of what was written and acknowledged. The raw logs are in files; the console is
+only a view of them. What several workers print within 0.3 s is shown once, as `[workers 0-1] line`.
 """
 
 from __future__ import annotations

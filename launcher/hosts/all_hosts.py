@@ -136,7 +136,7 @@ class Hosts:
     def prepare(self, timeout: float, observe: Observer) -> ClusterSpec:
         """Reserve a port for every task, and prove that all other hosts reach it there.
 
-        `observe` gets every event meanwhile, and must pass it on to `update`.
+        `observe` gets every event meanwhile, and must pass it on to `on_event`.
 
         Raises:
             HostError: within `timeout` seconds a host did not answer, had no free port, or could not be reached.
@@ -157,7 +157,7 @@ class Hosts:
             known = f"{word} {host.name}" if word else ""
             self.send(host.name, Reserve([task.slug for task in host.tasks], first, last, known))
 
-    def update(self, event: events.Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """Remember a host's facts, and why a host was lost. To be called with every event."""
         match event:
             case events.HostReady(host, ready):

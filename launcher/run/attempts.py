@@ -203,16 +203,16 @@ class Attempts:
         return attend_until(self._hosts, self._inbox, over, lambda: until, self._observe)
 
     def _observe(self, event: events.Event) -> None:
-        self._hosts.update(event)
+        self._hosts.on_event(event)
         if self._project is not None:
-            self._project.see(event)
-        self.files.see(event)
+            self._project.on_event(event)
+        self.files.on_event(event)
         if isinstance(event, events.TaskStarted) and self._unannounced is not None:
             plan, self._unannounced = self._unannounced, None
             is_first = plan.attempt == self._first
             self._observer.announce(plan, self.hosts, self._hosts.facts if is_first else None)
             self.files.begin(self.hosts)
-        self._observer.see(event)
+        self._observer.on_event(event)
 
 
 def _exit_code(ended: AttemptResult) -> int:

@@ -53,7 +53,7 @@ class HostFiles:
         self._intact = True
         """The chief's host was there all the time since workers last started from the same checkpoint."""
 
-    def see(self, event: events.Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """See what an agent tells of files, or that it has gone."""
         if self._gathering is not None and isinstance(event, events.Answer | events.HostLost):
             self._gathering.hear(event)

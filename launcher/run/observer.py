@@ -82,7 +82,7 @@ class RunObserver:
         self._remote_logs.begin(remote)
         self._console.begin_attempt({task: relative(log) for task, log in self._logs.items()})
 
-    def see(self, event: events.Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """Show and write down what happens."""
         match event:
             case events.LogChunk():

@@ -54,7 +54,7 @@ class ProjectSync:
         if self._sync is not None and self._waiting:
             self._project = read_project(self._sync, left_out, self._hosts.beat)
 
-    def see(self, event: events.Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """See an event of the run; most have nothing to do with this.
 
         Raises:

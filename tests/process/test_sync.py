@@ -106,7 +106,7 @@ class Syncing:
 
         def seen(event: events.Event) -> None:
             observe(agents, event)
-            sync.see(event)
+            sync.on_event(event)
 
         try:
             sync.read_project([])
