@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,9 +137,7 @@ class RunDirectory(NamedTuple):
         Raises:
             LaunchError: it cannot be written.
         """
-        import msgspec
-
-        content = _json(msgspec.to_builtins(state))
+        content = _json(asdict(state))
         try:
             write_whole(self.run_file, content)
         except LaunchError:
@@ -153,7 +151,7 @@ class RunDirectory(NamedTuple):
             UsageError: another user may have written it.
             LaunchError: it is missing, or not valid.
         """
-        import msgspec
+        import msgspec  # 8 ms, which only `--resume` and `collect` need
 
         try:
             content = read_own(self.path, self.run_file.name)
