@@ -28,8 +28,8 @@ MOST_NOISE = 1 << 20
 """Bytes that a login shell may print before the agent's greeting."""
 PATIENCE = 2.0
 """Seconds without a greeting after which the user is told that the launcher waits for a host."""
-LONG_TURN = 10.0
-"""Seconds after which a host that is still connecting gives its slot to another."""
+LONG_CONNECT = 10.0
+"""Seconds after which a host that is still connecting frees its slot for another."""
 MOST_BACKLOG = 1 << 22
 """Bytes of one host's events that may wait in the inbox, where each event counts..."""
 EVENT_COST = 1 << 12
@@ -251,7 +251,7 @@ class Connection:
         tail, skipped = b"", 0
         now = time.monotonic()
         self._awaited_from = self._awaited_from or now
-        due = [(self._awaited_from + PATIENCE, self._post_that_it_is_awaited), (now + LONG_TURN, slot.close)]
+        due = [(self._awaited_from + PATIENCE, self._post_awaited), (now + LONG_CONNECT, slot.close)]
         while not self._ended.is_set():
             data = self._next_data(process, due[0][0] if due else math.inf)
             if data is None:
@@ -271,7 +271,7 @@ class Connection:
                 raise NoEndError
         return None
 
-    def _post_that_it_is_awaited(self) -> None:
+    def _post_awaited(self) -> None:
         if self.ssh_words and self._awaited_from < math.inf:
             self.post(events.HostAwaited(self.name, self._access.destination()))
         self._awaited_from = math.inf

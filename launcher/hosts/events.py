@@ -51,7 +51,7 @@ class HostAwaited(NamedTuple):
 
     @property
     def line(self) -> str:
-        """For the user."""
+        """The event as a line for the user."""
         where = f" ({self.destination})" if self.destination else ""
         return f"waiting for {self.host}{where}"
 
@@ -65,7 +65,7 @@ class HostSilent(NamedTuple):
 
     @property
     def line(self) -> str:
-        """For the user."""
+        """The event as a line for the user."""
         given_up = f"it is given up after {self.lease:g} s (timeouts.lease)"
         return f"{self.host} has not answered for {round(self.seconds, 1):g} s; {given_up}"
 
@@ -77,7 +77,7 @@ class HostAnswersAgain(NamedTuple):
 
     @property
     def line(self) -> str:
-        """For the user."""
+        """The event as a line for the user."""
         return f"{self.host} answers again"
 
 
@@ -179,7 +179,7 @@ class StrangerRefused(NamedTuple):
 
     @property
     def line(self) -> str:
-        """For the user."""
+        """The event as a line for the user."""
         others = f", as were {self.number - 1} other addresses" if self.number > ONE_BY_ONE else ""
         return (
             f"{self.task} on {self.host}: a connection from {self.address} was refused{others}: no host of this run "
@@ -195,7 +195,7 @@ class GateFailed(NamedTuple):
 
     @property
     def line(self) -> str:
-        """For the user."""
+        """The event as a line for the user."""
         return (
             f"{self.host}: connections from elsewhere cannot be refused here ({self.reason}), and TensorFlow's server "
             "asks nobody for a password: let a firewall keep others off the tasks' ports"

@@ -54,7 +54,7 @@ class HostFiles:
         """The chief's host was there all the time since workers last started from the same checkpoint."""
 
     def on_event(self, event: events.Event) -> None:
-        """See what an agent tells of files, or that it has gone."""
+        """Handle an agent's answer about files, or its loss."""
         if self._gathering is not None and isinstance(event, events.Answer | events.HostLost):
             self._gathering.hear(event)
 

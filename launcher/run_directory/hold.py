@@ -1,4 +1,4 @@
-"""Makes sure that only one launcher uses a run directory at a time. It holds a lock until it ends, even by a crash.
+"""Makes sure that only one launcher uses a run directory at a time. It holds a lock until it ends, however it ends.
 
 Why a lock and a file: two launchers that write to one run would destroy it, so "probably nobody has it" is not enough.
 A pid in a file alone proves nothing: the pid may be another process's by now, or one of another machine or container.

@@ -55,7 +55,7 @@ class ProjectSync:
             self._project = read_project(self._sync, left_out, self._hosts.beat)
 
     def on_event(self, event: events.Event) -> None:
-        """See an event of the run; most have nothing to do with this.
+        """Handle an event of the run; most do not concern the project.
 
         Raises:
             UsageError: a file can no longer be read here.

@@ -1,7 +1,7 @@
 """The gate at the workers' ports: TensorFlow's servers get connections only from hosts of the run.
 
-Why: a TensorFlow server has no authentication, and executes whatever it is sent with the rights of its user. A firewall
-would need root, and TensorFlow cannot be told to listen at some addresses only.
+Why: a TensorFlow server has no authentication, and executes whatever it is sent with the rights of its user. It
+listens at all addresses of its machine, and a firewall would need root.
 
 How: the agent listens at the port first, with SO_REUSEPORT. TensorFlow joins it (TF_GRPC_REUSE_PORT=true). A BPF
 program in the kernel then picks one of the two sockets for each connection, by its source address. The agent resets
