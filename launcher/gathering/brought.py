@@ -1,4 +1,4 @@
-"""`brought.json`: what was brought to each host, as it was there then, so that nobody takes it for the host's own."""
+"""`brought.json`: what was brought to each host, as it was there then, so that it is not taken for the host's own."""
 
 from __future__ import annotations
 

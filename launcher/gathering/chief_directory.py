@@ -55,7 +55,7 @@ def is_of_full_disk(error: Exception) -> bool:
 
 
 def forbidden(place: Path, what: int) -> OSError | None:
-    """Why this user may not do to a place what `os.access` calls by these bits; None: it is allowed."""
+    """Why this user lacks the access to a path that these bits of `os.access` stand for; None: the user has it."""
     if os.access(place, what, effective_ids=True):
         return None
     try:
@@ -101,18 +101,6 @@ class ChiefDirectory:
         self.known: Mapping[str, RemoteFile] = record.files
         """What was put here, by path, as it was on its host then."""
 
-    def make(self) -> None:
-        """Make the directory, where somebody has removed it since the run began.
-
-        Raises:
-            OSError: it cannot be made.
-        """
-        try:
-            self._path.mkdir(mode=0o700)
-        except FileExistsError:
-            if not self._path.is_dir():
-                raise
-
     def is_here(self, file: RemoteFile) -> bool:
         """Whether a file was put in place as it is on its host now."""
         known, found = self.known.get(file.path), _found(self._path / file.path)
@@ -121,7 +109,7 @@ class ChiefDirectory:
         return found.st_size == file.size or file.is_state
 
     def adopt(self, files: Iterable[RemoteFile]) -> None:
-        """Note that files are ours that the record has lost: they have the size, and the nanosecond, of the host's."""
+        """Record files that are here as they are on the host, by size and time, where the record lacks them."""
         for file in files:
             if file.path not in self.known and is_copy(self._path, file):
                 digest = _sha256(self._path / file.path)
@@ -209,7 +197,7 @@ class ChiefDirectory:
             place.parent.rmdir()
 
     def sweep(self, keep: Collection[str]) -> None:
-        """Remove what is left of arrivals that will not be gone on with; `keep`: the paths of the others."""
+        """Remove the parts of files; `keep`: paths of files that may still arrive, whose parts stay."""
         if self._parts.is_dir():
             kept = {self._part(path) for path in keep}
             for part in self._parts.iterdir():
@@ -220,7 +208,7 @@ class ChiefDirectory:
                 self._parts.rmdir()
 
     def _part(self, path: str) -> Path:
-        """A name of the right length, whatever the file's own is."""
+        """Where a file is written until it is whole: a name of one length, however long its own is."""
         return self._parts / f"{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.part"
 
     def _size_of_part(self, file: RemoteFile) -> int:

@@ -21,11 +21,11 @@ from launcher.gathering.state_file import newest_named
 from launcher.on_host.agent.files import EVERYTHING
 from launcher.run_directory.directory import RunDirectory
 from launcher.run_directory.state import RunHost
-from launcher.run_directory.whole_files import shown
+from launcher.run_directory.whole_files import make_directory, shown
 from launcher.transfer.under_way import UnderWay
 
 LONG, VERY_LONG = 1 << 27, 1 << 30
-"""Bytes that take a while: whoever waits for them is told. While the run goes on nobody waits."""
+"""Bytes from which on the user is told how far they are: where somebody waits for them, and while the run goes on."""
 
 
 class NotBroughtError(Exception):
@@ -82,7 +82,7 @@ class ChiefOutput:
 
     def _listing(self, conversation: Conversation, here: ChiefDirectory, names: Sequence[str]) -> Listing:
         listing = conversation.list(self._host.output_dir, names)
-        here.make()
+        make_directory(self._directory.chief)  # somebody may have removed it since the run began
         here.adopt(listing.files.values())
         return listing
 
@@ -97,7 +97,7 @@ class ChiefOutput:
         yield from look.bring(batches, UnderWay(f"from {self._host.name}", size, self._say).moved)
 
     def adopt(self, files: Iterable[RemoteFile]) -> None:
-        """The chief's host has got these files from here: what it makes of them may replace ours.
+        """Record files that the chief's host has received from here, so that its later versions may replace them.
 
         Raises:
             InUseError, OSError: as `gather`.
@@ -165,18 +165,15 @@ class _Look:
                     yield batch
 
     def _is_put(self, batch: Batch, arriving: Generator[Arrival]) -> bool:
-        with contextlib.ExitStack() as opened_files:
-            arrived = []
-            for _ in batch.files:
-                arrived.append(each := next(arriving))
-                opened_files.callback(each.close)
-                self.gathered.received += each.received
-            fault = next(filter(None, (self._fault(each, batch) for each in arrived)), None)
-            if fault is None:
-                self.here.put(arrived, durable=batch.is_checkpoint)
+        with contextlib.ExitStack() as stack:
+            arrived = [stack.enter_context(contextlib.closing(next(arriving))) for _ in batch.files]
+            self.gathered.received += sum(each.received for each in arrived)
+            faults = [fault for each in arrived if (fault := self._fault(each, batch))]
+            if faults:
+                self.gathered.left[batch.name] = faults[0]
             else:
-                self.gathered.left[batch.name] = fault
-        return fault is None
+                self.here.put(arrived, durable=batch.is_checkpoint)
+        return not faults
 
     def _fault(self, arrival: Arrival, batch: Batch) -> str | None:
         """Why a batch cannot be put in place with this file in it."""
@@ -195,7 +192,7 @@ class _Look:
         return None
 
     def _has_what_it_names(self, state: Arrival) -> bool:
-        """So that whoever restores from here finds what the file `checkpoint` promises."""
+        """Whether the checkpoint that a file `checkpoint` names is here, for whoever restores from here."""
         newest = newest_named(state.content(), state.file.directory, self.root)
         files = [file for file in self.listing.files.values() if prefix_of(file.path) == newest]
         return newest is None or (bool(files) and all(map(self.here.is_here, files)))

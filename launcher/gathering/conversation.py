@@ -1,4 +1,4 @@
-"""What is said with one agent about files: one question after the other, and many files asked for ahead."""
+"""The conversation with one agent about files: one question at a time, but many files are requested ahead."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class Conversation:
         return next(self._numbers)
 
     def answer(self, number: int) -> Event:
-        """The next word about what was asked last; whatever else comes is about something that nobody waits for.
+        """The next answer to a question. Answers to others are dropped: nobody waits for them any more.
 
         Raises:
             HostAwayError, GivenUpError: no answer will come.

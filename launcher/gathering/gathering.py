@@ -62,8 +62,8 @@ class Gathering:
             names: what is gathered of the chief's output directory.
             ask: sends a command to the agent of a host; one that is away takes nothing.
             say: shows the user a line.
-            ended: called, from some thread, once nothing more will come after `finish`, or an errand is over.
-            refuse: called, from some thread, with a host whose agent answers what cannot be, and with what that is.
+            ended: called from any thread when all is over after `finish`, and after each errand.
+            refuse: called from any thread with the name of a host whose agent has broken the protocol, and with how.
             interval: seconds between two looks for new files while the run goes on; 0: there are none.
             still_running: whether, after `finish`, the programs go on nevertheless: another launcher has them.
         """
@@ -87,7 +87,7 @@ class Gathering:
         self._numbers = itertools.count()
 
     def begin(self, hosts: Sequence[RunHost], is_lost: Callable[[str], bool]) -> None:
-        """The run's hosts are there: again, maybe, and some of them with a new agent; or lost once more already."""
+        """Gather from these hosts. Called again for a restart, when lost hosts have a new agent, or are lost again."""
         self._chief = chief_host(hosts).name if hosts else ""
         self._hosts = {host.name: host for host in hosts if host.name != LOCALHOST}
         for host in self._hosts.values():

@@ -1,4 +1,4 @@
-"""One host's files come here by a thread of their own: a slow disk or link never makes a sign of life wait."""
+"""A thread for each host gathers its files, so that a slow disk or link never delays heartbeats."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class HostGatherer:
             interval: seconds between two of those; 0: there are none.
             last_looks: what is done once the run has ended.
             complain: told why something could not be gathered while the run goes on.
-            refuse: told why nothing is taken from this host any more: what it answers cannot be.
-            ended: called, from the thread, when no more will come.
+            refuse: told how the agent has broken the protocol; nothing more is taken from it.
+            ended: called from the thread when nothing more will come.
         """
         self.host = host
         self.conversation = conversation
@@ -59,7 +59,7 @@ class HostGatherer:
         """The kind of trouble that was told last: each is told once, until it is over."""
         self._refuse = refuse
         self._ended = ended
-        self._finishing = threading.Event()
+        self._is_finishing = False
         self.is_over = False
         """Nobody talks to the host any more."""
         self._thread = threading.Thread(target=self._run, name=f"files of {host.name}", daemon=True)
@@ -69,7 +69,7 @@ class HostGatherer:
 
     def finish(self) -> None:
         """The run has ended: bring all that is left, then end."""
-        self._finishing.set()
+        self._is_finishing = True
         self.conversation.wake()
 
     def do_first(self, errand: Errand[Any]) -> None:
@@ -81,7 +81,7 @@ class HostGatherer:
     def _drop_errands(self) -> None:
         for left in self.conversation.left_unheard():
             if isinstance(left, BrokenOffError) and left.errand is not None:
-                left.errand.set_exception(self.trouble)
+                left.errand.set_exception(self.trouble or HostAwayError(""))
 
     def _run(self) -> None:
         try:
@@ -105,9 +105,9 @@ class HostGatherer:
             if self._errand is not None:
                 errand, self._errand = self._errand, None
                 errand.run(self.conversation)
-            elif not self._finishing.is_set():
+            elif not self._is_finishing:
                 self.conversation.pause(self._interval or None)
-                if not self._finishing.is_set():
+                if not self._is_finishing:
                     self._look_once()
             elif self._last_looks:
                 look = partial(self._last_looks[0], self.conversation)

@@ -54,7 +54,7 @@ class Record:
             raise
 
     def put(self, file: RemoteFile) -> None:
-        """Note that a file, with its SHA-256, is about to be put in place.
+        """Write down that a file is about to be put in place.
 
         Raises:
             OSError: it cannot be written down.
@@ -63,7 +63,7 @@ class Record:
         self._files[file.path] = file
 
     def drop(self, path: str) -> None:
-        """Note that a file has been removed.
+        """Write down that a file has been removed.
 
         Raises:
             OSError: it cannot be written down.
@@ -107,7 +107,7 @@ class Record:
 
 
 def in_turn(step: Callable[[], Result], pause: Callable[[float], object]) -> Result:
-    """Do what needs the record, as soon as another launcher has let it go: `launch collect` works beside a run.
+    """Take a step that opens the record, once no other launcher has it open: `launch collect` works beside a run.
 
     `pause` waits for so many seconds, or raises what ends the waiting.
 

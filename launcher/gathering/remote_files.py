@@ -1,7 +1,7 @@
-"""What an agent tells of its files, as values; nothing that it names may lead anywhere else. Pure.
+"""The files that an agent lists, checked: no path leads out of the directory that was asked about. Pure.
 
-A host may be broken, or somebody else's by now. What one file's size, time or name cannot be costs that file; a list
-that nobody could have asked for is refused as a whole.
+A host may be broken or hostile. A file with an impossible size, time or name stays there; an impossible list is refused
+as a whole.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Listing:
             self._leave(path, reason)
 
     def end(self, clock_ns: int) -> None:
-        """The list is whole. Of a file and others below it, which cannot be on any disk, only the first is taken.
+        """The list is complete. A file that lies below another file, as on no disk, is not taken.
 
         Raises:
             RefusedError: the host's clock shows no time.
@@ -154,7 +154,7 @@ def is_time(nanoseconds: int) -> bool:
 
 
 def readable(text: str) -> str:
-    """A host's word as part of a line: nothing in it that a terminal obeys, and no longer than a person reads."""
+    """Text of a host for a line here: without control characters, and cut to a readable length."""
     return harmless_line(text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}...")
 
 

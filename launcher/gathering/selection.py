@@ -1,4 +1,4 @@
-"""What is to be gathered next, in which order, and what may go here because the chief has gone on without it. Pure."""
+"""What is gathered next, in which order, and which files here the chief has replaced. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logs of one host's workers, and their reports of progress: what is missing of them comes, the rest is proven."""
+"""The logs of one host's workers, and their reports of progress: what is missing here comes, a hash proves the rest."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ Files = Mapping[str, RemoteFile]
 
 
 class Restoring:
-    """Before one attempt. Errands are under way between its phases, and whoever goes through them waits for these."""
+    """Brings it before one attempt. Between two `phases` the caller waits for the errands of the first."""
 
     def __init__(
         self, directory: RunDirectory, hosts: Sequence[RunHost], gathering: Gathering, say: Say, *, intact: bool
@@ -53,7 +53,7 @@ class Restoring:
         self._say = say
 
     def phases(self) -> Phases[None]:
-        """Yield errands that must all be over before the next ones are asked for.
+        """Yield the errands of each phase; all of them must be over before the next is asked for.
 
         Raises:
             HostError: a host cannot give, or take, what is needed.
