@@ -38,7 +38,7 @@ Files = Mapping[str, RemoteFile]
 
 
 class Restoring:
-    """Brings it before one attempt. Between two `phases` the caller waits for the errands of the first."""
+    """Brings the checkpoint before one attempt. The caller waits for the errands of each of its `phases`."""
 
     def __init__(
         self, directory: RunDirectory, hosts: Sequence[RunHost], gathering: Gathering, say: Say, *, intact: bool
@@ -68,15 +68,12 @@ class Restoring:
             yield from self._bring_from_chief(there)
 
     def _bring_from_chief(self, there: Mapping[str, Files]) -> Phases[None]:
-        files = there[self._chief.name].values()
-        others = {name: files for name, files in there.items() if name != self._chief.name}
+        others = dict(there)
+        files = others.pop(self._chief.name).values()
         needs = needs_of(files)
-        if not self._has_local and not any(lacking(needs.files, each) for each in others.values()):
-            return
-        named = yield from self._together([self._chief], partial(self._read_names, needs.state_files))
-        needs = needs_of(files, named[self._chief.name])
-        yield from self._together([self._chief], partial(self._fetch, {file.path for file in needs.files}))
-        yield from self._bring(needs, others)
+        if self._has_local or any(lacking(needs.files, each) for each in others.values()):
+            fetched = yield from self._together([self._chief], partial(self._fetch, files))
+            yield from self._bring(fetched[self._chief.name], others)
 
     def _bring(self, needs: Needs, there: Mapping[str, Files], *, newest: bool = False) -> Phases[None]:
         """Bring what is needed from this machine to the hosts that have these files."""
@@ -86,27 +83,30 @@ class Restoring:
         takers = [host for host in self._remote if lacked.get(host.name)]
         for host in takers:
             brought.add(host.name, (each.file for each in lacked[host.name]))
-        yield from self._together(takers, lambda host, talk: self._deliver(lacked[host.name], host, talk))
+        yield from self._together(takers, partial(self._deliver, lacked))
 
     # ---- errands, done by the thread that talks to the host
-    def _read_names(self, state_files: Sequence[RemoteFile], host: RunHost, conversation: Conversation) -> set[str]:
-        return names_in(self._output(host).read_small(conversation, state_files), host.output_dir)
-
-    def _fetch(self, paths: Collection[str], host: RunHost, conversation: Conversation) -> None:
-        in_turn(partial(self._output(host).bring, conversation, paths), conversation.pause)
+    def _fetch(self, files: Collection[RemoteFile], host: RunHost, conversation: Conversation) -> Needs:
+        """Bring here what is needed of the chief's files; the files `checkpoint` tell which checkpoints they name."""
+        output = self._output(host)
+        contents = output.read_small(conversation, needs_of(files).state_files)
+        needs = needs_of(files, names_in(contents, host.output_dir))
+        in_turn(partial(output.bring, conversation, {file.path for file in needs.files}), conversation.pause)
+        return needs
 
     def _output(self, host: RunHost) -> ChiefOutput:
         return ChiefOutput(self._directory, host, (EVERYTHING,), self._say)
 
-    def _deliver(self, lacked: Sequence[Parcel], host: RunHost, conversation: Conversation) -> None:
-        size = sum(each.file.size for each in lacked)
+    def _deliver(self, lacked: Mapping[str, Sequence[Parcel]], host: RunHost, conversation: Conversation) -> None:
+        wanted = lacked[host.name]
+        size = sum(each.file.size for each in wanted)
         if size >= LONG:
             self._say(f"{host.name}: bringing the newest checkpoint ({exact_size(size)})")
         under_way = UnderWay(f"{host.name}: bringing the newest checkpoint", size, self._say)
-        Delivery(host, conversation).bring(lacked, under_way.moved)
+        Delivery(host, conversation).bring(wanted, under_way.moved)
         if host is self._chief:
-            in_turn(lambda: self._output(host).adopt(each.file for each in lacked), conversation.pause)
-        self._say(brought_line(host.name, lacked))
+            in_turn(lambda: self._output(host).adopt(each.file for each in wanted), conversation.pause)
+        self._say(brought_line(host.name, wanted))
 
     def _together(
         self, hosts: Sequence[RunHost], do: Callable[[RunHost, Conversation], Result]
