@@ -72,7 +72,7 @@ def is_copy(directory: Path, file: RemoteFile) -> bool:
 
 
 @contextlib.contextmanager
-def opened(directory: RunDirectory, root: str) -> Iterator[ChiefDirectory]:
+def open_chief_directory(directory: RunDirectory, root: str) -> Iterator[ChiefDirectory]:
     """The directory of a run while no other launcher has it open. `root`: the output directory on the chief's host.
 
     Raises:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from launcher.gathering.arrival import Arrival
 from launcher.gathering.checkpoints import INDEX_END, prefix_of
-from launcher.gathering.chief_directory import ChiefDirectory, opened
+from launcher.gathering.chief_directory import ChiefDirectory, open_chief_directory
 from launcher.gathering.conversation import Conversation
 from launcher.gathering.file_kinds import grows
 from launcher.gathering.gathered import Batch, Gathered
@@ -25,7 +25,7 @@ from launcher.run_directory.whole_files import make_directory, shown
 from launcher.transfer.under_way import UnderWay
 
 LONG, VERY_LONG = 1 << 27, 1 << 30
-"""Bytes from which on the user is told how far they are: where somebody waits for them, and while the run goes on."""
+"""Bytes from which on lines say how far they are: where somebody waits for them, and while the run goes on."""
 
 
 class NotBroughtError(Exception):
@@ -52,7 +52,7 @@ class ChiefOutput:
             InUseError: another launcher gathers this run.
             NoRoomError, OSError: the disk here does not take a file.
         """
-        with opened(self._directory, self._host.output_dir) as here:
+        with open_chief_directory(self._directory, self._host.output_dir) as here:
             listing = self._listing(conversation, here, [EVERYTHING] if final else self._names)
             gathered = select(listing, here.is_here, here.known, self._names, final=final)
             look = _Look(self._host.output_dir, conversation, listing, here, gathered)
@@ -71,7 +71,7 @@ class ChiefOutput:
             NotBroughtError: one of them cannot be taken.
             HostAwayError, GivenUpError, InUseError, NoRoomError, OSError: as `gather`.
         """
-        with opened(self._directory, self._host.output_dir) as here:
+        with open_chief_directory(self._directory, self._host.output_dir) as here:
             listing = self._listing(conversation, here, [EVERYTHING])
             listing.left, listing.files = {}, {path: file for path, file in listing.files.items() if path in paths}
             gathered = select(listing, here.is_here, here.known, final=True)
@@ -87,7 +87,7 @@ class ChiefOutput:
         return listing
 
     def _arriving(self, look: _Look, long: int) -> Iterator[Batch]:
-        """Each batch that is in place. Where `long` bytes and more are to come, the user is told how far they are."""
+        """Each batch that is in place. Where `long` bytes and more are to come, lines say how far they are."""
         batches = list(filter(look.is_possible, look.gathered.wanted))
         size = sum(batch.size for batch in batches)
         if size < long:
@@ -102,7 +102,7 @@ class ChiefOutput:
         Raises:
             InUseError, OSError: as `gather`.
         """
-        with opened(self._directory, self._host.output_dir) as here:
+        with open_chief_directory(self._directory, self._host.output_dir) as here:
             here.adopt(files)
 
     def read_small(self, conversation: Conversation, files: Iterable[RemoteFile]) -> dict[str, bytes]:
@@ -155,7 +155,7 @@ class _Look:
         self.gathered.trouble = self.gathered.trouble or trouble
 
     def bring(self, batches: Sequence[Batch], moved: Callable[[int], None] = lambda _: None) -> Iterator[Batch]:
-        """Fetch batch after batch; yield each that is in place. `moved` is told of the bytes that have come."""
+        """Fetch batch after batch; yield each that is in place. `moved` is called with the bytes of each piece."""
         arrivals = (self.here.begin(file) for batch in batches for file in batch.files)
         with contextlib.closing(self.conversation.fetch(self.root, arrivals, moved)) as arriving:
             for batch in batches:

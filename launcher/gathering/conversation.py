@@ -137,7 +137,7 @@ class Conversation:
         """Fetch files below `root`, one after the other. Each that is yielded belongs to the caller, and is open still.
 
         Arrivals are begun only some files ahead of what comes. Of no file come more bytes than it was listed with.
-        `moved` is told of those that have come, piece by piece.
+        `moved` is called with the bytes of each piece.
 
         Raises:
             HostAwayError, GivenUpError: no answer will come.

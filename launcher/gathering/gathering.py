@@ -216,7 +216,7 @@ def _nothing(_: Conversation) -> Gathered:
 
 
 def _what_stays(output_dir: str, conversation: Conversation) -> Gathered:
-    """What a host other than the chief's has in its output directory: the user is told of it."""
+    """What a host other than the chief's has in its output directory; nothing of it is brought."""
     return Gathered(stays=lasting(conversation.list(output_dir, [EVERYTHING]).files.values()))
 
 

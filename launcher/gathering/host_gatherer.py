@@ -39,8 +39,8 @@ class HostGatherer:
             look: what is done while the run goes on.
             interval: seconds between two of those; 0: there are none.
             last_looks: what is done once the run has ended.
-            complain: told why something could not be gathered while the run goes on.
-            refuse: told how the agent has broken the protocol; nothing more is taken from it.
+            complain: called with the reason when something could not be gathered while the run goes on.
+            refuse: called with how the agent has broken the protocol; nothing more is taken from it.
             ended: called from the thread when nothing more will come.
         """
         self.host = host
@@ -56,7 +56,7 @@ class HostGatherer:
         """What is done next."""
         self._complain = complain
         self._complained: type[object] | None = None
-        """The kind of trouble that was told last: each is told once, until it is over."""
+        """The last trouble's type: the same trouble is not reported again before a look without it."""
         self._refuse = refuse
         self._ended = ended
         self._is_finishing = False

@@ -40,7 +40,7 @@ class Delivery:
         self._outgoing = Outgoing(conversation.ask, lambda: self._answer(PieceDelivered))
 
     def bring(self, parcels: Sequence[Parcel], moved: Callable[[int], None]) -> None:
-        """Send all of them, and have them put in place in this order. `moved` is told of the bytes that have gone.
+        """Send all of them, and have them put in place in this order. `moved` is called with the bytes of each piece.
 
         Raises:
             HostError: the host cannot take them; nothing is left there of those that were on their way.

@@ -33,7 +33,7 @@ from launcher.wording import exact_size
 
 Result = TypeVar("Result")
 Phases = Generator[Sequence[Errand[Any]], None, Result]
-Files = Mapping[str, RemoteFile]
+FilesByPath = Mapping[str, RemoteFile]
 """What a host has in its output directory, by path."""
 
 
@@ -67,7 +67,7 @@ class Restoring:
         else:
             yield from self._bring_from_chief(there)
 
-    def _bring_from_chief(self, there: Mapping[str, Files]) -> Phases[None]:
+    def _bring_from_chief(self, there: Mapping[str, FilesByPath]) -> Phases[None]:
         others = dict(there)
         files = others.pop(self._chief.name).values()
         needs = needs_of(files)
@@ -75,7 +75,7 @@ class Restoring:
             fetched = yield from self._together([self._chief], partial(self._fetch, files))
             yield from self._bring(fetched[self._chief.name], others)
 
-    def _bring(self, needs: Needs, there: Mapping[str, Files], *, newest: bool = False) -> Phases[None]:
+    def _bring(self, needs: Needs, there: Mapping[str, FilesByPath], *, newest: bool = False) -> Phases[None]:
         """Bring what is needed from this machine to the hosts that have these files."""
         every = parcels(self._directory.chief, needs, newest=newest)
         brought = Brought(self._directory.brought_file)
@@ -139,7 +139,7 @@ class Restoring:
         return needs_of(files, names_in(contents, str(root)))
 
 
-def _files_of(host: RunHost, conversation: Conversation) -> Files:
+def _files_of(host: RunHost, conversation: Conversation) -> FilesByPath:
     return conversation.list(host.output_dir, [EVERYTHING]).files
 
 
