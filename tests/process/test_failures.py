@@ -119,7 +119,7 @@ def test_an_exception_that_quotes_a_large_array_is_told_in_its_own_words(launch:
     lines = started.last_words.splitlines()
     assert lines[0].startswith("[launch] worker 0 on localhost failed (exit code 1): ValueError: bad array: [[1 2]")
     assert len(lines[0]) < 200
-    assert re.search(r"\[\d+ lines of numbers left out\]", started.last_words)
+    assert "  [lines of numbers left out]" in started.last_words, "how many is known to the worker alone"
     assert len(lines) < 10
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.on_host.agent.log import CHUNK, TRUNCATED, WINDOW, Log
+from launcher.on_host.agent.log import CHUNK, LEFT_OUT, TAIL, TRUNCATED, WINDOW, Log
 
 
 @pytest.fixture
@@ -130,3 +130,39 @@ def test_a_task_that_is_started_again_goes_on_in_the_stream(path: Path) -> None:
     assert shipped(log, told) == b"first process\nits last words\nsecond process\n"
     assert log.tail() == b"second process\n"
     log.close()
+
+
+# ---- the end of a log
+HEAD = b'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    f()\n'
+
+
+def test_a_short_log_is_told_whole_at_the_end(path: Path, log: Log) -> None:
+    append(path, HEAD + b"KeyError: 7\n")
+
+    assert log.tail() == HEAD + b"KeyError: 7\n"
+
+
+def test_where_the_end_of_a_long_log_is_told_it_says_that_something_is_left_out(path: Path, log: Log) -> None:
+    append(path, b"step done\n" * TAIL)
+
+    assert log.tail() == LEFT_OUT + b"\n" + (b"step done\n" * TAIL)[-TAIL:]
+
+
+@pytest.mark.parametrize("between", [b"\n", b""], ids=["many lines", "one line"])
+@pytest.mark.parametrize("count", [TAIL // 8, TAIL, 8 * TAIL])
+def test_of_a_long_message_the_middle_is_left_out_and_marked(path: Path, log: Log, between: bytes, count: int) -> None:
+    numbers = between.join([b" 0.125 0.25"] * count)
+    append(path, b"step done\n" * 100 + HEAD + b"ValueError: bad array: [" + numbers + b"] in this batch\n")
+
+    begin, marked, end = log.tail().partition(LEFT_OUT)
+
+    assert begin.startswith(HEAD + b"ValueError: bad array: [ 0.125 0.25")
+    assert marked
+    assert end.endswith(b" 0.125 0.25] in this batch\n")
+    assert len(log.tail()) < TAIL + 10
+
+
+def test_a_traceback_after_which_a_program_went_on_is_not_told(path: Path, log: Log) -> None:
+    append(path, HEAD + b"KeyError: 7\n" + b"step done\n" * TAIL)
+
+    assert HEAD not in log.tail()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.on_host.agent.log import Log
 from launcher.run.failure.excerpt import SCREENFUL, last_lines, log_lines, of_traceback
 from launcher.run.failure.frames import is_own, own_places
+from launcher.run.failure.numbers import with_short_rows
 from launcher.run.failure.traceback_text import Crash, last_crash
 from launcher.run.host_contexts import BOOTSTRAP, KERAS_FIX, Names, support_files
 
@@ -145,6 +152,29 @@ def test_a_thousand_numbers_do_not_hide_what_an_exception_says(
 
     assert crash.chain[-1].summary == summary
     assert list(crash.excerpt) == [HEAD, *FRAME, *excerpt]
+
+
+@pytest.mark.parametrize("between", ["\n", ""], ids=["many lines", "one line"])
+def test_numbers_are_not_counted_where_the_log_is_not_known_whole(tmp_path: Path, between: str) -> None:
+    numbers = between.join([" 0.125 0.25"] * 50_000)
+    path = tmp_path / "worker-0.log"
+    path.write_text("\n".join([HEAD, *FRAME, f"ValueError: bad array: [0.5{numbers}] in this batch", ""]))
+    with closing(Log(os.open(path, os.O_RDONLY), 0)) as log:
+        crash = last_crash(log_lines(log.tail()))
+
+    assert crash is not None
+    assert crash.chain[-1].summary == "ValueError: bad array: [0.5 0.125 0.25 ...] in this batch"
+    assert not any("more)" in line or re.search(r"\d lines of numbers", line) for line in crash.excerpt)
+
+
+def test_numbers_are_not_counted_where_another_thread_prints_into_an_array() -> None:
+    crash = crash_of("ValueError: not finite: tf.Tensor(", *VECTOR[:200], "loader 3 is done", *VECTOR[200:])
+
+    assert crash.chain[-1].summary == "ValueError: not finite: tf.Tensor( [0.5 0.25 0.125 ..."
+
+
+def test_an_array_that_numpy_has_shortened_is_not_counted() -> None:
+    assert with_short_rows(f"[{'0.25 ' * 20} ... {'0.75 ' * 20}]") == "[0.25 0.25 0.25 ... ]"
 
 
 def test_an_array_of_an_earlier_exception_does_not_hide_the_way_to_the_last_one() -> None:

@@ -13,6 +13,8 @@ TAIL = 1 << 15
 FAR = 1 << 22
 """Bytes before the tail that are searched for the start of a traceback with a long message, such as a printed array."""
 TRACEBACK = b"Traceback (most recent call last):"
+LEFT_OUT = b" ..."
+"""Stands in a tail where a part of the log is left out, as it does where NumPy leaves out a part of an array."""
 KNOWN = 64
 """Bytes before the read position that are remembered: if they change, the file was truncated and has grown again."""
 TRUNCATED = b"launch: the worker has truncated its log; it goes on here\n"
@@ -106,24 +108,25 @@ class Log:
         begin = 0 if self._was_truncated else self._begin  # perhaps just now
         start = max(begin, size - TAIL)
         last = os.pread(self._fd, TAIL, start)
-        if start == begin or TRACEBACK in last:
+        if start == begin:
             return last
         far = max(begin, start - FAR)
-        before = os.pread(self._fd, start - far, far)
+        before = b"" if TRACEBACK in last else os.pread(self._fd, start - far, far)
         found = before.rfind(TRACEBACK)
-        return last if found < 0 else with_traceback(before[found:], last)
+        shortened = None if found < 0 else without_middle(before[found:] + last)
+        return shortened or LEFT_OUT + b"\n" + last
 
     def close(self) -> None:
         """Nothing more will be read."""
         os.close(self._fd)
 
 
-def with_traceback(traceback: bytes, last: bytes) -> bytes:
-    """The start of a traceback joined to the end of the log, if only a part of its message is left out in between.
+def without_middle(traceback: bytes) -> bytes | None:
+    """The start of a traceback joined to the end of the log; None if more than a part of its message would be left out.
 
     The further lines of a message (a printed array) mostly do not begin with a letter; what a program prints after a
     traceback mostly does.
     """
-    begin, rest = traceback[: TAIL // 2], traceback[TAIL // 2 :]
-    has_other_output = any(line[:1].isalpha() for line in rest.split(b"\n")[1:])
-    return last if has_other_output else begin.rpartition(b"\n")[0] + b"\n" + last[-TAIL // 2 :].partition(b"\n")[2]
+    half = TAIL // 2
+    has_other_output = any(line[:1].isalpha() for line in traceback[half:-half].split(b"\n")[1:])
+    return None if has_other_output else traceback[:half] + LEFT_OUT + b" " + traceback[-half:]

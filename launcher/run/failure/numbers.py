@@ -1,4 +1,8 @@
-"""Arrays that a program has printed, cut: a thousand numbers hide what it said. Pure."""
+"""Arrays that a program has printed, cut: a thousand numbers hide what it said. Pure.
+
+How many numbers are left out is said only where all of them are known: neither the agent (`Log.tail`) nor NumPy has put
+"..." in place of some.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,8 @@ LONG_LINE = 120
 SHOWN = 3
 """Numbers that are left of a row."""
 
-_NUMBER = r"(?:[+-]?(?:\d[\d.eE+j-]*+|nan|inf)|True|False|None)"
+LEFT_OUT = "..."
+_NUMBER = r"(?:[+-]?(?:\d[\d.eE+j-]*+|nan|inf)|True|False|None|\.\.\.)"
 _BETWEEN = r"[\s,()\[\]]++"
 _NUMBERS = re.compile(r"(?:nan|inf|True|False|None|[\s\d.,eEj+()\[\]{}-])*+")
 _ROW = re.compile(
@@ -31,10 +36,14 @@ def without_arrays(lines: Sequence[str]) -> list[str]:
             array.append(line)
             continue
         if _is_array(array, before=kept[-1] if kept else "", after=line):
-            array = [array[0], f"  [{len(array) - 1} lines of numbers left out]"]
+            array = [array[0], f"  [{_counted(array[1:])}lines of numbers left out]"]
         kept += [*array, line]
         array = []
     return kept[:-1]
+
+
+def _counted(lines: Sequence[str]) -> str:
+    return "" if any(LEFT_OUT in line for line in lines) else f"{len(lines)} "
 
 
 def _is_array(lines: Sequence[str], before: str, after: str) -> bool:
@@ -53,12 +62,16 @@ def with_short_rows(line: str) -> str:
 def _short_row(row: re.Match[str]) -> str:
     rest = row["rest"]
     end = rest[len(rest.rstrip(" ,()[]\t\n")) :]
-    return f"{row['first']}... ({len(re.findall(_NUMBER, rest))} more){end}"
+    more = "" if LEFT_OUT in rest else f" ({len(re.findall(_NUMBER, rest))} more)"
+    return f"{row['first']}{LEFT_OUT}{more}{end}"
 
 
 def with_whole_array(message: Sequence[str]) -> str:
-    """The first line of a message, and of an array that begins in it all of its numbers."""
-    return " ".join([message[0], *_rest_of_array(message)])
+    """The first line of a message, and of an array that begins in it all of its numbers that are known."""
+    rest = list(_rest_of_array(message))
+    said = " ".join([message[0], *rest])
+    goes_on = rest and said.count("[") > said.count("]")
+    return f"{said} {LEFT_OUT} " if goes_on else said
 
 
 def _rest_of_array(message: Sequence[str]) -> Iterator[str]:
