@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -25,11 +26,13 @@ class Leased(Protocol):
 
 
 class StopRequestedError(Exception):
-    """A signal told the launcher to stop while it was waiting for hosts."""
+    """The launcher was told to stop while it was waiting for hosts."""
 
-    def __init__(self, signal: int) -> None:
+    def __init__(self, signal: int, host: str = "") -> None:
+        """`host`: where that was asked, by `launch leftovers --stop`; empty: here, by a signal."""
         super().__init__(signal)
         self.signal = signal
+        self.host = host
 
 
 def never() -> float:
@@ -69,6 +72,9 @@ def attend_until(
 
 
 def raise_if_interrupted(event: events.Event | None) -> None:
-    """Raise StopRequestedError for a signal to the launcher."""
-    if isinstance(event, events.Interrupted):
-        raise StopRequestedError(event.signal)
+    """Raise StopRequestedError for a signal to the launcher, or to the agent of a host (`launch leftovers --stop`)."""
+    match event:
+        case events.Interrupted(number):
+            raise StopRequestedError(number)
+        case events.StopRequested(host):
+            raise StopRequestedError(signal.SIGTERM, host)

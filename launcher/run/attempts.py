@@ -143,7 +143,8 @@ class Attempts:
             else:
                 self._observer.all_are_back()
                 return spec
-            self._attend_for_restart(AWAY_LOOK)
+            for event in self._attended(AWAY_LOOK):
+                self._tell_of_loss(event)
 
     def _planned(self, number: int, spec: ClusterSpec) -> AttemptPlan:
         """What the hosts, which are ready, are to start. They get what their workers need."""
@@ -170,17 +171,16 @@ class Attempts:
 
     # ---- between two attempts
     def _await_restart(self, restart: int, cause: Failure | None, delay: float) -> None:
-        """Say what happened, and let the backoff pass."""
+        """Say what happened, and let the backoff pass. A host that is lost meanwhile ends it: it is called at once."""
         self._observer.tell_of(cause)
         types = {task.type for host in self._cluster.hosts for task in host.tasks}
         gang = "workers" if types == {"worker"} else "tasks"
         limit = self._cluster.restart.max_restarts
         self._observer.complain(f"restarting all {gang} in {delay:g} s (restart {restart} of {limit})")
-        self._attend_for_restart(delay)
-
-    def _attend_for_restart(self, seconds: float) -> None:
-        for event in self._attended(seconds):
+        for event in self._attended(delay):
             self._tell_of_loss(event)
+            if isinstance(event, events.HostLost):
+                return
 
     def _observe_for_restart(self, event: events.Event) -> None:
         self._observe(event)

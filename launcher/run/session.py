@@ -55,6 +55,8 @@ class Session:
             self._attempts.until_the_last()
             exit_code = self._attempts.result.exit_code
         except StopRequestedError as stopped:
+            if stopped.host:
+                self._observer.complain(f"{stopped.host} was asked to end the run")
             exit_code = 128 + stopped.signal
         except LaunchError as error:
             exit_code = error.exit_code

@@ -96,14 +96,15 @@ def test_signals_do_not_keep_the_guard_from_cleaning_up(launch: Start) -> None:
     started.await_nothing_left()
 
 
-def test_an_agent_killed_during_the_backoff_ends_the_run(launch: Start, cluster: Cluster) -> None:
-    options = cluster(restart={"max_restarts": 3, "backoff": "3s"})
-    started = launch(*options, "--", "sh", "-c", "exit 5")
+def test_an_agent_killed_during_the_backoff_is_called_again(launch: Start, cluster: Cluster) -> None:
+    options = cluster(restart={"max_restarts": 3, "backoff": "10m"})
+    started = launch(*options, "--", "sh", "-c", "[ $LAUNCH_ATTEMPT = 1 ] || exit 5")
     started.await_event("host_empty")
     started.named("launch-agent").kill()
 
-    await_true(lambda: started.process.poll() is not None, "the end of a launcher without an agent")
-    assert "localhost was lost" in started.last_words
+    assert started.succeeded()
+    assert "localhost was lost: " in started.stderr
+    assert started.run_state["result"]["attempts"] == 2
 
 
 def test_the_workers_end_when_the_launcher_is_frozen(launch: Start, cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 import pytest
 
 from launcher.hosts import events
-from launcher.hosts.attending import StopRequestedError, attend, attend_until
+from launcher.hosts.attending import StopRequestedError, attend, attend_until, never
 from launcher.hosts.inbox import Inbox
 
 STOP = events.Interrupted(signal.SIGINT)
@@ -69,6 +69,13 @@ def test_the_user_is_heard_and_the_event_is_seen_first() -> None:
 
     assert raised.value.signal == signal.SIGINT
     assert seen == [SILENT, STOP]
+
+
+def test_who_asks_on_a_host_for_the_end_of_the_run_is_heard_too() -> None:
+    with pytest.raises(StopRequestedError) as raised:
+        list(attend_until(Agents(), inbox_of(events.StopRequested("gpu-a")), lambda: False, never, lambda _: None))
+
+    assert (raised.value.signal, raised.value.host) == (signal.SIGTERM, "gpu-a")
 
 
 def test_a_time_that_is_over_ends_the_wait() -> None:
