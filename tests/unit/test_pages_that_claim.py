@@ -1,4 +1,4 @@
-"""The pages on security and on guarantees claim nothing that no test shows."""
+"""The pages on security and on guarantees claim nothing that no test shows; modules that a page names exist."""
 
 from __future__ import annotations
 
@@ -33,3 +33,10 @@ def test_a_test_that_a_page_names_exists(file: str, test: str) -> None:
 def test_every_row_names_a_test(row: str) -> None:
     assert all(found[2] for found in NAMED.finditer(row))
     assert NAMED.search(row)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_module_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"`(launcher/[\w/]+\.py)`", page.read_text(encoding="utf-8"))
+
+    assert [each for each in named if not (ROOT / each).is_file()] == []
