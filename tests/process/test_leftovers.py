@@ -143,22 +143,6 @@ def test_a_run_under_way_is_stopped_by_its_launcher_and_is_no_success(
     assert started.run_state["state"] == "stopped"
 
 
-def test_a_run_that_waits_for_its_restart_is_stopped_too(
-    leftovers: Leftovers, launch: Callable[..., Launch], cluster: Callable[..., tuple[str, str]]
-) -> None:
-    options = cluster(name=uuid.uuid4().hex, restart={"max_restarts": 3, "backoff": "10m"})
-    started = launch(*options, "--", "false")
-    started.await_event("host_empty")
-    await_true(lambda: started.named("launch-agent"), "its agent")
-
-    stopped = leftovers("--stop", started.run_directory.name, "--yes", "--grace", "100")
-
-    assert (stopped.returncode, stopped.stderr) == (0, "")
-    assert started.wait() == 128 + signal.SIGTERM
-    assert "localhost was asked to end the run" in started.stderr
-    assert not (started.run_directory / "attempt-1").exists()
-
-
 def test_of_two_runs_of_one_name_only_the_one_that_is_meant_is_stopped(
     leftovers: Leftovers, launch: Callable[..., Launch], cluster: Callable[..., tuple[str, str]], tmp_path: Path
 ) -> None:

@@ -17,6 +17,8 @@ import pytest
 from rig.processes import name_of
 from support.launching import PATIENCE, SCRIPT, Launch, await_true, program, signals_of
 
+from launcher.on_host.agent.loop import STOP_REQUEST
+
 Start = Callable[..., Launch]
 Cluster = Callable[..., tuple[str, str]]
 
@@ -162,16 +164,31 @@ def test_a_signal_in_the_settle_window_stops_the_run(launch: Start, cluster: Clu
     assert started.run_state["state"] == "stopped"
 
 
-def test_a_signal_during_the_backoff_stops_the_run(launch: Start, cluster: Cluster) -> None:
+def in_backoff(launch: Start, cluster: Cluster) -> Launch:
     started = launch(*cluster(restart={"max_restarts": 3, "backoff": "10m"}), "--", "sh", "-c", "exit 5")
-    started.await_event("host_empty")
     assert started.process.stderr is not None
     heard = b""
     while b"restarting all workers in" not in heard:
         heard += started.process.stderr.readline()
+    return started
+
+
+def test_a_signal_during_the_backoff_stops_the_run(launch: Start, cluster: Cluster) -> None:
+    started = in_backoff(launch, cluster)
     started.signal(signal.SIGINT)
 
     assert started.wait() == 130
+    assert not (started.run_directory / "attempt-1").exists()
+
+
+def test_an_agent_that_is_asked_during_the_backoff_for_the_end_of_the_run_stops_it(
+    launch: Start, cluster: Cluster
+) -> None:
+    started = in_backoff(launch, cluster)
+    started.named("launch-agent").send_signal(STOP_REQUEST)
+
+    assert started.wait() == 128 + signal.SIGTERM
+    assert "localhost was asked to end the run" in started.stderr
     assert not (started.run_directory / "attempt-1").exists()
 
 
