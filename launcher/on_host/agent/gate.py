@@ -32,9 +32,9 @@ REMEMBERED = 4096
 """Strangers whose addresses are remembered, which bounds the memory that they can take up."""
 REPORTED_SINGLY = 5
 """Strangers that are reported one by one; of more, only each doubling of their number is."""
-TRIALS = 4
+TRIALS = 8
 """Connections for each of two sockets: a kernel that ignores the program would get all of them right by chance once in
-2^8 trials."""
+2^16 trials."""
 TRIAL_SECONDS = 1.0
 """Seconds for each of them, over loopback."""
 
