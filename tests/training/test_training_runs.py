@@ -18,7 +18,7 @@ import pytest
 from support.last_line import last_line
 
 from launcher.cluster.spec import Task
-from launcher.doctor.exchange import DIGITS_CNN_BYTES
+from launcher.doctor.checks.network import DIGITS_CNN_BYTES
 from launcher.hosts.events import TaskExited
 from launcher.run.failure.ending import Ending
 from launcher.run.failure.restart_policy import lasting_reason
