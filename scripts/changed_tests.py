@@ -11,7 +11,11 @@ TRAINING, SSH, PROCESS, UNIT = TIERS = ("tests/training", "tests/ssh", "tests/pr
 IMPORTED = ("launcher", "training", "tests")
 """The directories whose imports are followed."""
 NOT_IMPORTED = ("tests/process/programs/", "tests/training/scripts/")
-STARTS = {"tests/support/launching.py": ("launcher/",), "tests/training/conftest.py": ("launcher/", "training/")}
+STARTS = {
+    "tests/support/launching.py": ("launcher/",),
+    "tests/support/warm_tensorflow.py": ("tests/support/tensorflow_server.py",),
+    "tests/training/conftest.py": ("launcher/", "training/"),
+}
 """What is started as a program: all of the package, since what it sends to hosts is no import either."""
 READS_FILES = ("parents[2]", "import ROOT")
 """Words of a test that reads files of the checkout: sources, pages, examples. Which ones nobody knows."""
