@@ -174,8 +174,7 @@ def test_what_workers_save_answers_alike_in_a_process_without_strategy(read: Rea
 
 def test_a_worker_says_once_what_was_done_for_which_keras(arrive: Arrive) -> None:
     for output in arrive(WORLDS["3"]).outputs:
-        [line] = [line for line in output.splitlines() if line.startswith("tf-launch:")]
-        assert line.startswith("tf-launch: Keras 3.")
+        assert len([line for line in output.splitlines() if line.startswith("tf-launch: Keras 3.")]) == 1
 
 
 def test_a_program_that_uses_tf_keras_as_the_tutorials_do_trains(gang: Callable[..., Any]) -> None:
