@@ -115,6 +115,23 @@ def test_a_run_that_somebody_asks_a_host_to_end_is_stopped_and_no_success() -> N
     assert script.said[0].startswith("localhost was asked to end the run: stopping 2 workers by SIGTERM")
 
 
+def test_a_run_that_somebody_asks_a_host_to_end_while_a_failure_stops_it_is_not_started_again() -> None:
+    asked = events.StopRequested("localhost")
+    result, script = replay(
+        TWO, *BOTH_STARTED, exited(5, W0, 3), (5.5, asked), exited(6, W1, None, 15), *emptied(6, W0, W1)
+    )
+    assert result.interrupted == signal.SIGTERM
+    assert script.told[0] == (5.05, StopGang(signal.SIGTERM, 2))
+    assert not [each for each in script.told if each[1].signal == signal.SIGKILL]
+    assert "localhost was asked to end the run" in script.said
+
+
+def test_a_run_that_somebody_asks_a_host_to_end_once_it_is_done_is_a_success() -> None:
+    asked = events.StopRequested("localhost")
+    result, _ = replay(TWO, *BOTH_STARTED, exited(5, W0), exited(6, W1), (6.1, asked), *emptied(6.2, W0, W1))
+    assert result.succeeded
+
+
 def test_sigterm_and_sighup_reach_the_workers_as_sigterm() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         result, script = replay(

@@ -117,8 +117,8 @@ class Gang:
             case events.PortShared() if not self._stopping:
                 # By hand the second server would have failed; TF_GRPC_REUSE_PORT, which launch sets, let it start.
                 yield from self._fail(event, f"{event.host}: {sharing(event)}")
-            case events.StopRequested() if not self._stopping:
-                yield from self._interrupt(signals.SIGTERM, f"{event.host} was asked to end the run")
+            case events.StopRequested():
+                yield from self._asked_to_end(f"{event.host} was asked to end the run")
             case events.Interrupted():
                 yield from self._interrupt(event.signal, _name(event.signal))
             case _:
@@ -305,6 +305,14 @@ class Gang:
         self._stopping = True
         self._rest_from = 0.0
         yield StopGang(number, grace)
+
+    def _asked_to_end(self, reason: str) -> Iterator[Action]:
+        """What is stopped already after a failure is given its grace, but it is not started again."""
+        if not self._stopping:
+            yield from self._interrupt(signals.SIGTERM, reason)
+        elif self._interrupted is None and not self._endings.training_done:
+            self._interrupted = signals.SIGTERM
+            yield Tell(reason)
 
     def _interrupt(self, number: int, reason: str) -> Iterator[Action]:
         if self._interrupted is not None or self._stopping:
