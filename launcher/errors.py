@@ -45,6 +45,11 @@ class ClusterFileError(UsageError):
 
 
 class HostError(LaunchError):
-    """A host could not be reached, or could not do what the run needs of it."""
+    """A host, or several, could not be reached, or could not do what the run needs of it."""
 
     exit_code = EXIT_HOST
+
+    def __init__(self, *complaints: str) -> None:
+        """`complaints`: what is wrong, host by host, and what to do about it."""
+        self.complaints = complaints
+        super().__init__("\n".join(complaints))

@@ -204,7 +204,7 @@ class Hosts:
             self._await(partial(self._answers.not_dialled, targets), until, observe)
             proof.add_results(self._answers.dialled)
         if proof.failures:
-            raise HostError("\n".join([*proof.failures, *self._where_to_look()]))
+            raise HostError(*proof.failures, *self._where_to_look())
         return proof.addresses
 
     def _await(self, missing: Callable[[], list[str]], until: float, observe: Observer) -> None:
@@ -223,9 +223,9 @@ class Hosts:
         if answers.failures:
             failures = answers.failures.copy()
             answers.forget_failures()
-            raise HostError("\n".join([*failures.values(), *self._where_to_look()]))
+            raise HostError(*failures.values(), *self._where_to_look())
         if silent := ", ".join(missing()):
-            raise HostError("\n".join([f"{silent}: no answer in time (timeouts.start)", *self._where_to_look()]))
+            raise HostError(f"{silent}: no answer in time (timeouts.start)", *self._where_to_look())
 
     def _where_to_look(self) -> list[str]:
         several = any(not host.is_local for host in self._hosts)

@@ -125,7 +125,7 @@ class Restoring:
             if (error := errands[host.name].exception())
         ]
         if troubles:
-            raise HostError("\n".join(troubles))
+            raise HostError(*troubles)
         return {name: errand.result() for name, errand in errands.items()}
 
     # ---- what is where

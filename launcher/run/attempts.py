@@ -139,7 +139,8 @@ class Attempts:
                 if not self._hosts.losses or time.monotonic() + AWAY_LOOK >= until:
                     raise
                 limit = f"{self._cluster.timeouts.start:g} s (timeouts.start)"
-                self._observer.say_once(f"{error}\nthis is tried again for {limit}", error=True)
+                for line in (*error.complaints, f"this is tried again for {limit}"):
+                    self._observer.say_once(line, error=True)
             else:
                 self._observer.all_are_back()
                 return spec
@@ -163,7 +164,7 @@ class Attempts:
         if number:
             self.files.bring_newest_checkpoint(self.hosts)
         if lost := self._lost_hosts():
-            raise HostError("\n".join(lost))
+            raise HostError(*lost)
         return plan
 
     def _lost_hosts(self) -> list[str]:

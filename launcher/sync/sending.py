@@ -88,7 +88,7 @@ class ProjectSync:
         for _ in attend_until(self._hosts, self._inbox, self._is_over, lambda: self._give_up_at, observe):
             pass
         if self._failures:
-            raise HostError("\n".join(self._failures.values()))
+            raise HostError(*self._failures.values())
 
     def _is_over(self) -> bool:
         return self._unfinished <= self._failures.keys()

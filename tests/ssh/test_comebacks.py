@@ -101,7 +101,8 @@ def test_hosts_that_stay_away_end_the_run_and_are_told_of_once(launch: Start, cl
     hosts[2].partition()
 
     assert started.wait() == 3
-    assert started.stderr.count("this is tried again for 9 s (timeouts.start)") <= 2, started.stderr
+    assert started.stderr.count("this is tried again for 9 s (timeouts.start)") <= 1, started.stderr
+    assert started.stderr.count("[launch] host2: 10.77.0.12 port 22 refuses connections") <= 1, started.stderr
     assert "launch: host2: " in started.stderr
     assert started.stderr.count("host3 was lost: 10.77.0.13 port 22 does not answer") <= 1, started.stderr
     assert (started.stdout + started.stderr).count("waiting for host3 ") == 1
