@@ -16,7 +16,6 @@ import sys
 import tempfile
 import threading
 import time
-from pathlib import Path
 
 from member import CONFIG, say
 
@@ -28,11 +27,10 @@ LOADED: list[mmap.mmap] = []
 
 
 def load_library() -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, LIBRARY)
-        path.write_bytes(bytes(mmap.PAGESIZE))
-        with path.open("rb") as file:
-            LOADED.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+    file = os.memfd_create(f"/{LIBRARY}")  # not on a disk, where it would stay if a signal came now
+    os.ftruncate(file, mmap.PAGESIZE)
+    LOADED.append(mmap.mmap(file, 0, prot=mmap.PROT_READ))
+    os.close(file)
 
 
 def save(*_: object) -> None:
